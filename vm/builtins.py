@@ -92,7 +92,8 @@ def bind_dim(
         wanted = f"{name} from 0 up" if number < 0 else f"{name} of at most {LARGEST_SIZE}"
         found = str(number)
         if expected and number < 0:
-            wanted, found = expected, " and ".join(map(str, _shape(frame, sizes)))
+            held = " and ".join(map(str, _shape(frame, sizes)))
+            wanted, found = expected, held or "one of which that is not so"
         raise ShapeMismatchError(
             place or frame.function.name,
             wanted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch.fx import Node
 
 from ...graphir.expr import Atom
+from . import numbers_of_data
 from .registry import REGISTRY, Context, arguments, converts
 
 REGISTRY.refuses(
@@ -30,7 +31,8 @@ REGISTRY.refuses(
 
 @converts("aten._assert_scalar.default")
 def size_of_data(context: Context, node: Node) -> None:
-    """torch puts this behind what reads a size out of data: a size is checked where it is bound."""
+    """torch puts this behind what reads a number out of data."""
+    numbers_of_data.asserts(context, node)
 
 
 @converts("aten.bernoulli.p")

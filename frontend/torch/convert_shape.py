@@ -19,6 +19,7 @@ from ...graphir.type import TensorType, types_equal
 from ...support.dtype import DType
 from ...tensorir.expr import Expr, IntImm
 from ..sizes_as_data import section
+from . import numbers_of_data
 from .registry import INDEX, Context, arguments, base_name, converts, integers
 
 
@@ -102,18 +103,25 @@ def _cut(context: Context, x: Atom, axis: int, begin: Any, end: Any, step: int =
 @converts("aten.slice.Tensor", "aten.narrow.default")
 def slice_(context: Context, node: Node) -> Atom:
     """Where its bounds are symbolic and it is not the whole axis, elements are looked up."""
-    given, kind = arguments(node), context.result_type(node)
+    given = arguments(node)
     x, axis = context.operand(node.args[0]), int(given["dim"])
     begin, end = context.value(given.get("start")), context.value(given.get("end"))
     step = int(given.get("step", 1))
-    if types_equal(context.type(x), kind) and (begin in (None, 0) or base_name(node) == "narrow"):
+    size = node.meta["val"].shape[axis]
+    if numbers_of_data.is_new(context, size):
+        if isinstance(end, int) and end >= sys.maxsize:
+            end = None
+        return numbers_of_data.sliced(context, x, axis, (begin, end), step, size)
+    kind = context.result_type(node)
+    is_whole = begin is None or (isinstance(begin, int) and begin == 0)
+    if types_equal(context.type(x), kind) and (is_whole or base_name(node) == "narrow"):
         return x
     if base_name(node) == "narrow":
         end = begin + context.value(given["length"])
     if isinstance(end, int) and end >= sys.maxsize:
         end = None
     is_static = static_value(context.type(x).shape[axis]) is not None
-    if not is_static or isinstance(begin, Expr) or isinstance(end, Expr):
+    if not is_static or any(not isinstance(b, int | None) for b in (begin, end)):
         if isinstance(begin, Expr) and given["start"].meta["val"].node.hint < 0:
             begin = context.type(x).shape[axis] + begin
         return _looked_up(context, x, axis, 0 if begin is None else begin, step, kind)
@@ -132,17 +140,21 @@ def _looked_up(
         places = context.op("multiply", places, context.scalar(step, index))
     if isinstance(begin, int) and begin < 0:
         begin = context.type(x).shape[axis] + begin
-    if isinstance(begin, Expr) or begin:
+    if not isinstance(begin, int) or begin:
         places = context.op("add", places, context.operand(begin, index))
     return context.op("take", x, places, axis=axis)
 
 
 @converts("aten.select.int")
 def select(context: Context, node: Node) -> Atom:
-    """A view where the size of the axis is known."""
+    """A view where the size of the axis and the place are known."""
     given = arguments(node)
-    index = int(context.static(given["index"], "index"))
-    x, axis = context.operand(node.args[0]), int(given["dim"])
+    x, axis, index = context.operand(node.args[0]), int(given["dim"]), context.value(given["index"])
+    if not isinstance(index, int):
+        at = context.operand(index, INDEX)
+        behind = context.op("add", at, context.operand(context.type(x).shape[axis], INDEX))
+        at = context.op("where", context.op("less", at, context.scalar(0, INDEX)), behind, at)
+        return context.op("take", x, at, axis=axis)
     if static_value(context.type(x).shape[axis]) is None:
         return context.op("take", x, constant(index, "int64"), axis=axis)
     cut = _cut(context, x, axis, index, index + 1 if index != -1 else None)
@@ -203,7 +215,7 @@ def roll(context: Context, node: Node) -> Atom:
     """The end of each axis before its beginning; without axes, of all elements in a row."""
     given, kind = arguments(node), context.result_type(node)
     x = context.operand(node.args[0])
-    shifts, axes = integers(given["shifts"]), integers(given.get("dims") or ())
+    shifts, axes = context.value(given["shifts"]), integers(given.get("dims") or ())
     if not axes:
         count = math.prod(
             [context.static(d, "a size of what is rolled") for d in node.meta["val"].shape]
@@ -212,8 +224,8 @@ def roll(context: Context, node: Node) -> Atom:
     for shift, axis in zip(shifts, axes, strict=True):
         dim = context.type(x).shape[axis]
         size = static_value(dim)
-        if size is None:
-            shifted = context.op("subtract", context.positions(dim), context.scalar(shift, INDEX))
+        if size is None or not isinstance(shift, int):
+            shifted = context.op("subtract", context.positions(dim), context.operand(shift, INDEX))
             places = context.op("floor_mod", shifted, context.counted(dim))
             x = context.op("take", x, places, axis=axis % context.type(x).ndim)
         elif size and shift % size:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._decomp import global_decomposition_table
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from ...support.errors import FrontendError
 
@@ -24,6 +24,7 @@ aten = torch.ops.aten
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
 """By operator."""
+_AT_ONE_PLACE = global_decomposition_table["post_autograd"][aten.select_scatter.default]
 _STEPWISE = global_decomposition_table["post_autograd"][aten.slice_scatter.default]
 FIRST_RESULT = (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 """Operators of which only the first result is made here: others are for training."""
@@ -358,7 +359,9 @@ def slice_scatter(
     step: int = 1,
 ) -> Tensor:
     """What stays in front, the source, what stays behind: moves of whole pieces, where torch looks
-    each element up. With a step torch's own."""
+    each element up. With a step torch's own; where data tell the bounds, elements are looked up."""
+    if free_unbacked_symbols([b for b in (start, end) if b is not None]):
+        return _scattered(x, source, dim, start, end, step)
     if step != 1:
         result: Tensor = _STEPWISE(x, source, dim, start, end, step)
         return result
@@ -368,6 +371,36 @@ def slice_scatter(
     parts = [front, source, behind]
     parts = [p for p in parts if not (isinstance(p.shape[dim], int) and p.shape[dim] == 0)]
     return torch.cat(parts, dim) if len(parts) > 1 else (parts or [x])[0].clone()
+
+
+def _scattered(
+    x: Tensor, source: Tensor, dim: int, start: int | None, end: int | None, step: int
+) -> Tensor:
+    size = x.shape[dim]
+
+    def bound(value: int | None, absent: int) -> Tensor:
+        given = torch.full((), absent if value is None else value, dtype=torch.int64)
+        return torch.where(given < 0, given + size, given).clamp(0, size)
+
+    begin = bound(start, 0)
+    place = torch.arange(size) - begin
+    inside = (place >= 0) & (place < bound(end, size) - begin) & (place % step == 0)
+    one = [1 if d == dim % x.ndim else n for d, n in enumerate(x.shape)]
+    some = torch.cat([source.to(x.dtype), x.new_zeros(one)], dim)  # there may be none
+    found = some.index_select(dim, torch.where(inside, place // step, 0))
+    return torch.where(inside.reshape([-1] + [1] * (x.ndim - 1 - dim % x.ndim)), found, x)
+
+
+@decomposes(aten.select_scatter.default)
+def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
+    """The source at one place of an axis; torch's own asks which place it is."""
+    if not free_unbacked_symbols([index]):
+        result: Tensor = _AT_ONE_PLACE(x, source, dim, index)
+        return result
+    at = torch.full((), index, dtype=torch.int64)
+    at = torch.where(at < 0, at + x.shape[dim], at)
+    is_there = (torch.arange(x.shape[dim]) == at).reshape([-1] + [1] * (x.ndim - 1 - dim % x.ndim))
+    return torch.where(is_there, source.unsqueeze(dim).to(x.dtype), x)
 
 
 @decomposes(aten.masked_scatter.default)

@@ -383,14 +383,14 @@ def _failing_calls() -> Iterator[None]:
 def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> ExportedProgram:
     asked: list[str] = []
 
-    def export() -> ExportedProgram:
+    def export(strict: bool = False) -> ExportedProgram:
         with WholeLayers() if has_layers(module) else contextlib.nullcontext():
             return torch.export.export(
                 module,
                 plan.args,
                 plan.kwargs or None,
                 dynamic_shapes=plan.specification,
-                strict=False,
+                strict=strict,
                 **options,
             )
 
@@ -465,8 +465,11 @@ def _with_what_it_needs(
     except LOOKS:
         if takes_derivatives(module, plan):
             raise  # what is read of values cannot be followed below autograd
-        with ExportableFunctions(module) as functions:
-            program = export()
+        try:
+            with SizeFunctions(), ExportableFunctions(module) as functions:
+                program = export()
+        except LOOKS:
+            return _read_from_bytecode(export)
         if functions.known.is_stale or functions.known.read & _written(program):
             raise  # a branch that the next call may take otherwise
         return program
@@ -475,6 +478,15 @@ def _with_what_it_needs(
             raise
         with registered_results(module):
             return _with_derivatives(export, module, plan)
+
+
+def _read_from_bytecode(export: Callable[..., ExportedProgram]) -> ExportedProgram:
+    """The export where ``int()`` and ``float()`` of what data tell must be numbers of Python: there
+    are none as the model's code runs, and there are as its bytecode is read. What is raised is what
+    the code itself raises."""
+    with contextlib.suppress(Exception):  # whatever torch has to say of bytecode
+        return export(strict=True)
+    raise
 
 
 def _with_derivatives(

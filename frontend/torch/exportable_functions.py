@@ -220,6 +220,12 @@ def is_all_true(valid: Tensor) -> bool:
     return True
 
 
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+    """torch looks at indices for their number, and whether they are in range."""
+    classes = x.max().item() + 1 if num_classes == -1 else num_classes
+    return (x.unsqueeze(-1) == torch.arange(classes)).to(torch.int64)
+
+
 _TABLE: dict[Any, Callable[..., Any]] = {
     torch._is_all_true: is_all_true,
     torch.cov: cov,
@@ -228,5 +234,6 @@ _TABLE: dict[Any, Callable[..., Any]] = {
     Tensor.corrcoef: corrcoef,
     nn.functional.gaussian_nll_loss: gaussian_nll_loss,
     nn.functional.ctc_loss: ctc_loss,
+    nn.functional.one_hot: one_hot,
     torch.ctc_loss: numbered_ctc_loss,
 }

@@ -10,7 +10,7 @@ the names users gave them, and mean every size from 0 up. Nothing is optimised h
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,8 +23,7 @@ from torch.fx import GraphModule, Node
 from ...graphir import ops
 from ...graphir.builder import BlockBuilder
 from ...graphir.dim import dim_equal
-from ...graphir.expr import Call, Constant, ShapeExpr, Tuple, Var
-from ...support.dtype import DType
+from ...graphir.expr import Constant, Tuple, Var
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...tensorir.expr import Add
 from ...tensorir.expr import Var as DimVar
@@ -47,6 +46,7 @@ from . import (
     convert_shape,
     convert_sort,
     convert_window,
+    numbers_of_data,
 )
 from .complex_leaves import ComplexLeaves
 from .complex_pairs import BORDERS
@@ -76,9 +76,9 @@ _CONVERTERS = (
     convert_shape,
     convert_sort,
     convert_window,
+    numbers_of_data,
 )
 _OPERATOR_ROWS = ops
-_READS_DATA = ("aten.item.default", "aten._local_scalar_dense.default")
 
 
 def import_module(
@@ -134,6 +134,7 @@ def import_exported_program(
     ``least`` has the least sizes that a user has stated, by (leaf, axis).
     """
     start = time.perf_counter()
+    read = numbers_of_data.read_by_program(program)
     with export_lock:
         program = prepare_program(program, falls_back=fallback is not None)
     nodes = [n for n in all_operators(program) if fallback is None or not can_fall_back(n)]
@@ -141,7 +142,9 @@ def import_exported_program(
     equal: list[tuple[str, str]] = []
     while True:
         try:
-            made = _imported(program, places, least or {}, parameters, source, fallback, equal)
+            made = _imported(
+                program, places, least or {}, parameters, source, fallback, equal, read
+            )
         except TypeInferenceError as error:
             equal.append(_merged(error, equal, _symbols(program, places)))
         else:
@@ -179,7 +182,8 @@ def _symbols(
     """The dims of a program's inputs."""
     fakes = _input_fakes(program)
     found = symbols_of([s for f in fakes for s in _sizes(f)])
-    return SymbolTable(found, _names(fakes, places), equal)
+    supposed = numbers_of_data.supposed_equal(program)
+    return SymbolTable(found, _names(fakes, places), equal, supposed)
 
 
 def _imported(
@@ -190,8 +194,10 @@ def _imported(
     source: str,
     fallback: str | None,
     equal: Sequence[tuple[str, str]],
+    read: Set[str],
 ) -> Imported:
-    """The import of a program that is pure and known; dims of ``equal`` names are one."""
+    """The import of a program that is pure and known; dims of ``equal`` names are one, and ``read``
+    are torch's symbols of what it reads out of data itself."""
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
     symbols = _symbols(program, places, equal)
@@ -199,6 +205,8 @@ def _imported(
     builder = BlockBuilder()
     context = Context(builder, symbols)
     context.fallback = None if fallback is None else Fallback()
+    context.asserted = set(read)
+    context.sizes_in_shapes = numbers_of_data.sizes_in_shapes(program)
     context.run_graph = partial(_run_graph, context)
     changed = _changed(program)
     params, state = _bind_placeholders(program, context, changed)
@@ -344,8 +352,7 @@ def _of_data(sizes: Sequence[DimVar]) -> str:
     several = "s" if len(sizes) > 1 else ""
     return (
         f"{len(sizes)} size{several} ({names}) read out of data: what is of such a size is "
-        "allocated when that is known, which ends a native segment. What the program asserts of "
-        "them (torch._check) is not checked again."
+        "allocated when that is known, which ends a native segment."
     )
 
 
@@ -432,8 +439,8 @@ def _convert(
     context.node = node
     fake = node.meta.get("val")
     try:
-        if operator_name(node) in _READS_DATA:
-            context.values[node.name] = _number_of_data(context, node)
+        if operator_name(node) in numbers_of_data.READS:
+            context.values[node.name] = numbers_of_data.read(context, node)
             return
         if isinstance(fake, torch.SymInt):
             context.values[node.name] = _size(context, fake)
@@ -457,42 +464,12 @@ def _size(context: Context, fake: torch.SymInt) -> Any:
     try:
         return context.symbols.convert(fake)
     except NoDim:
-        if fake.node.expr.is_Symbol:
-            raise
         return fake
 
 
 def _cast_in_torch(error: BurnishError) -> None:
     if isinstance(error, TypeInferenceError):
         error.cast_by("cast with x.to(dtype), or the module with module.to(dtype)")
-
-
-def _number_of_data(context: Context, node: Node) -> Any:
-    """A size that a tensor holds: a dim from here on; or a float, which stays the tensor's. Raises
-    FrontendError for other numbers."""
-    fake = node.meta.get("val")
-    if isinstance(fake, torch.SymFloat) and fake.node.expr.is_Symbol:
-        held = context.operand(node.args[0], DType("float64"))
-        context.floats[str(fake.node.expr)] = context.op("reshape", held, context.shape([]))
-        return fake
-    if not isinstance(fake, torch.SymInt):
-        raise context.refuse(
-            "reads what is neither a size nor a float out of a tensor (.item()), which cannot be "
-            "compiled; keep it a tensor."
-        )
-    count = context.operand(node.args[0])
-    number = context.numbers.of(count)
-    known = context.sizes.get(number)
-    dim = context.symbols.computed(fake, known)
-    if dim is None:
-        raise context.refuse(
-            f"reads a size out of a tensor that has to be {fake.node.expr}, which nothing checks; "
-            "compute it once."
-        )
-    if known is None:
-        context.sizes[number] = dim
-        context.builder.emit(Call("bind_size", (count, ShapeExpr((dim,)))))
-    return context.symbols.convert(fake)
 
 
 def _converted(context: Context, node: Node) -> Any:

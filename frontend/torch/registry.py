@@ -162,8 +162,15 @@ class Context:
         self.numbers = ValueNumbers(builder.lookup_binding)
         self.sizes: dict[int, DimVar] = {}
         """Dims that were read out of data, by the number of what they were read from."""
-        self.floats: dict[str, Atom] = {}
-        """Python's floats that were read out of data, by torch's symbol."""
+        self.read: dict[str, Atom] = {}
+        """Numbers that were read out of data and are no sizes, by torch's symbol."""
+        self.sizes_in_shapes: set[str] = set()
+        """torch's symbols that stand in the shape of any tensor."""
+        self.asserted: set[str] = set()
+        """torch's symbols of numbers out of data that are not by construction what the program
+        asserts of them."""
+        self.checks: list[DimVar] = []
+        """A dim for each thing that is asserted when the model runs: 0, where it holds."""
         self.fallback: Fallback | None = None
         """What runs operators without a converter, where that is wanted."""
         self.run_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] = _no_graphs

@@ -66,6 +66,8 @@ class _Scalars:
             return self._flag(e)
         if e.is_number:
             return constant(int(e), _INTEGER) if e.is_Integer else constant(float(e), _FLOAT)
+        if e.is_Symbol and str(e) in self._context.read:
+            return self._context.read[str(e)]
         if e.is_integer:
             try:
                 return self._context.counted(self._context.symbols.expression(e))
@@ -75,9 +77,9 @@ class _Scalars:
         return self._computed(e)
 
     def _computed(self, e: Any) -> Atom:
-        if e.is_Symbol and str(e) in self._context.floats:
-            return self._context.floats[str(e)]
         kind, op = type(e).__name__, self._context.op
+        if kind == "Piecewise":
+            return self._chosen(e)
         parts = [self.of(a) for a in e.args]
         if kind == "ToFloat":
             return self._float(parts[0])
@@ -96,6 +98,15 @@ class _Scalars:
         if name in _FUNCTIONS:
             return op(name, self._float(parts[0]))
         raise self._unknown(e)
+
+    def _chosen(self, e: Any) -> Atom:
+        """The first of some numbers whose condition holds; there is one."""
+        (last, _), *others = reversed(e.args)
+        found = self.of(last)
+        for number, condition in others:
+            a, found = self._of_one_type([self.of(number), found])
+            found = self._context.op("where", self._flag(condition), a, found)
+        return found
 
     def _flag(self, e: Any) -> Atom:
         kind, op = type(e).__name__, self._context.op

@@ -8,7 +8,8 @@ of symbols, as people write them: ``batch * 2 + 1``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -70,15 +71,18 @@ _ROUNDED: dict[str, Callable[[Expr, int], Expr]] = {
 class SymbolTable:
     """Maps torch's symbols to Vars. ``symbols`` are those of the inputs' shapes, by name (``s31``);
     ``names`` gives some of them the names users know (``batch``), one Var for each name; ``equal``
-    are pairs of Vars' names of which the second is to be the first."""
+    are pairs of Vars' names of which the second is to be the first; ``supposed`` is what stands in
+    the place of an expression of torch's."""
 
     def __init__(
         self,
         symbols: Iterable[str],
         names: Mapping[str, str] | None = None,
         equal: Iterable[tuple[str, str]] = (),
+        supposed: Mapping[Any, Any] | None = None,
     ) -> None:
         self._vars: dict[str, Var] = {}
+        self._supposed = dict(supposed or {})
         given = dict(names or {})
         for symbol in symbols:
             known = {v.name: v for v in self._vars.values()}
@@ -109,6 +113,23 @@ class SymbolTable:
         self._vars[name] = same
         return same
 
+    def supposes(self, e: Any) -> bool:
+        """Whether an expression of torch's is taken for another one."""
+        return e in self._supposed
+
+    @contextmanager
+    def supposing_nothing(self) -> Iterator[None]:
+        """Leaves expressions what they are: for what compares them."""
+        held, self._supposed = self._supposed, {}
+        try:
+            yield
+        finally:
+            self._supposed = held
+
+    def knows(self, symbol: Any) -> bool:
+        """Whether a symbol of torch's is a dim."""
+        return str(symbol) in self._vars
+
     def convert(self, size: Any) -> Expr:
         """A size (int or SymInt) as an expression.
 
@@ -120,6 +141,7 @@ class SymbolTable:
 
     def expression(self, e: Any) -> Expr:
         """What torch's arithmetic on sizes computes, as one of ours. Raises NoDim."""
+        e = self._supposed.get(e, e)
         if e.is_Integer:
             return IntImm(int(e))
         if e.is_Symbol:

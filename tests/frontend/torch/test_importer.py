@@ -27,7 +27,6 @@ from burnish.support.errors import (
     ShapeMismatchError,
     UnsupportedOpError,
 )
-from burnish.tests.frontend.torch.oracle import check_all
 from burnish.tests.graphir.reference import run
 
 
@@ -307,24 +306,6 @@ def test_changed_buffers_and_inputs_are_inputs_that_calls_write() -> None:
     assert changed == 1
     np.testing.assert_array_equal(y, x.numpy() + 1)
     assert import_module(InPlace().eval(), (torch.rand(3),)).written == (0,)
-
-
-def test_flags_of_data_are_refused() -> None:
-    message = refusal(lambda x: torch.zeros(3) * (x.sum() > 1).item(), torch.rand(3))
-    assert message.startswith("aten.item.default at ")
-    assert "reads what is neither a size nor a float out of a tensor (.item())" in message
-
-
-def test_floats_of_data_are_numbers() -> None:
-    check_all(
-        {
-            "times": lambda x: x * x.sum().item(),
-            "an integer times": lambda x: (x * 8).int() * x[:1].item(),
-            "a tensor without axes times": lambda x: x.half().sum() * x.double().sum().item(),
-            "arithmetic": lambda x: torch.full((2,), (x.max().item() + 1) / 2),
-        },
-        torch.rand(3),
-    )
 
 
 def test_an_error_says_where_the_node_stands(monkeypatch: pytest.MonkeyPatch) -> None:
