@@ -122,7 +122,7 @@ def slice_(context: Context, node: Node) -> Atom:
         end = None
     is_static = static_value(context.type(x).shape[axis]) is not None
     if not is_static or any(not isinstance(b, int | None) for b in (begin, end)):
-        if isinstance(begin, Expr) and given["start"].meta["val"].node.hint < 0:
+        if isinstance(begin, Expr) and (given["start"].meta["val"].node.hint or 0) < 0:
             begin = context.type(x).shape[axis] + begin
         return _looked_up(context, x, axis, 0 if begin is None else begin, step, kind)
     begin, end = context.static(begin, "start of a slice"), context.static(end, "end of a slice")

@@ -19,6 +19,7 @@ from torch._decomp import global_decomposition_table
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
 
+from ...support.errors import FrontendError
 from . import (
     decompositions_counting,
     decompositions_data,
@@ -34,7 +35,8 @@ from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RES
 from .decompositions_data import has_mask
 from .decompositions_packages import BY_NAME
 from .decompositions_quantized import QUANTIZED
-from .export import quiet_torch
+from .export import error_text, quiet_torch
+from .exportable_functions import LOOKS
 from .fallback import can_fall_back, has_complex
 from .functionalize import functionalized, is_write
 from .registry import REGISTRY, arguments, operator_name
@@ -126,8 +128,16 @@ def _decomposed(
 ) -> ExportedProgram:
     """The program traced once more: without writes, and with functions in the place of
     operators."""
-    with quiet_torch(), torch.no_grad():
-        return program.run_decompositions(dict(functions))
+    try:
+        with quiet_torch(), torch.no_grad():
+            return program.run_decompositions(dict(functions))
+    except LOOKS as error:
+        names = ", ".join(sorted(map(str, functions)))
+        raise FrontendError(
+            f"what {names} is made of (one of them) branches on a size that data tell, which "
+            f"cannot be compiled: {error_text(error)}\nUse sizes that the shapes of inputs tell, "
+            "or a mask in the place of the size."
+        ) from error
 
 
 def _is_missing(node: Node) -> bool:

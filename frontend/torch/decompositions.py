@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, TypeVar
 
 import torch
@@ -401,6 +402,24 @@ def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
     at = torch.where(at < 0, at + x.shape[dim], at)
     is_there = (torch.arange(x.shape[dim]) == at).reshape([-1] + [1] * (x.ndim - 1 - dim % x.ndim))
     return torch.where(is_there, source.unsqueeze(dim).to(x.dtype), x)
+
+
+@decomposes(aten.pad_sequence.default)
+def pad_sequence(
+    sequences: Sequence[Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> Tensor:
+    """Each as long as the longest; torch's own compares them in Python."""
+    most = reduce(torch.sym_max, [x.shape[0] for x in sequences])
+    rows = []
+    for x in sequences:
+        widths = [0, 0] * (x.ndim - 1)
+        more = most - x.shape[0]
+        widths += [0, more] if padding_side == "right" else [more, 0]
+        rows.append(torch.nn.functional.pad(x, widths, value=padding_value))
+    return torch.stack(rows, 0 if batch_first else 1)
 
 
 @decomposes(aten.masked_scatter.default)

@@ -13,12 +13,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    free_unbacked_symbols,
+)
 from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 from .known_values import KnownValues
 
+_ATTENTION: Any = nn.functional.scaled_dot_product_attention
 LOOKS = (
     GuardOnDataDependentSymNode,
     torch._subclasses.fake_tensor.DataDependentOutputException,
@@ -38,11 +42,14 @@ class ExportableFunctions(TorchFunctionMode):
     def __enter__(self) -> ExportableFunctions:
         self._held = transformer._detect_is_causal_mask
         transformer._detect_is_causal_mask = is_causal_mask
+        # Functions of torch that are asked for as wholes call it without asking again.
+        nn.functional.scaled_dot_product_attention = attention
         super().__enter__()
         return self
 
     def __exit__(self, *raised: Any) -> None:
         transformer._detect_is_causal_mask = self._held
+        nn.functional.scaled_dot_product_attention = _ATTENTION
         super().__exit__(*raised)
 
     def __torch_function__(
@@ -226,6 +233,36 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     return (x.unsqueeze(-1) == torch.arange(classes)).to(torch.int64)
 
 
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Where data tell a size, as torch documents it: its own asks whether that is 0, or 1."""
+    sizes = [s for x in (query, key) for s in x.shape]
+    if not free_unbacked_symbols(sizes) or dropout_p:
+        whole: Tensor = _ATTENTION(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+        return whole
+    if enable_gqa:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (x.repeat_interleave(times, -3) for x in (key, value))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = (query * factor) @ key.transpose(-2, -1)
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None:
+        is_flag = attn_mask.dtype is torch.bool
+        scores = scores.masked_fill(~attn_mask, -math.inf) if is_flag else scores + attn_mask
+    return torch.softmax(scores, -1) @ value
+
+
 _TABLE: dict[Any, Callable[..., Any]] = {
     torch._is_all_true: is_all_true,
     torch.cov: cov,
@@ -235,5 +272,6 @@ _TABLE: dict[Any, Callable[..., Any]] = {
     nn.functional.gaussian_nll_loss: gaussian_nll_loss,
     nn.functional.ctc_loss: ctc_loss,
     nn.functional.one_hot: one_hot,
+    _ATTENTION: attention,
     torch.ctc_loss: numbered_ctc_loss,
 }

@@ -139,6 +139,46 @@ def test_python_numbers_of_them() -> None:
     )
 
 
+def test_layers_on_as_many_steps_as_data_tell() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+
+    def masked(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        mask = torch.arange(n.max())[None] >= n[:, None]
+        return layer(x.reshape(3, 2, 4).repeat(1, 3, 1)[:, : n.max()], src_key_padding_mask=mask)
+
+    check_all(
+        {
+            "attention": masked,
+            "causal": lambda x, n: F.scaled_dot_product_attention(
+                *[x[None, : n.max()]] * 3, is_causal=True
+            ),
+            "groups": lambda x, n: F.scaled_dot_product_attention(
+                x[None, None, : n.max()].expand(1, 4, -1, -1),
+                *[x[None, None, : n.max()].expand(1, 2, -1, -1)] * 2,
+                enable_gqa=True,
+            ),
+            "padded": lambda x, n: nn.utils.rnn.pad_sequence(
+                [x[:i] for i in n.tolist()], batch_first=True, padding_value=-1
+            ),
+        },
+        LENGTHS,
+    )
+
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.GRU(4, 3, batch_first=True)
+
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+            states: torch.Tensor = self.layer(x[None, : n.max()])[0]
+            return states
+
+    module = Recurrent().eval()
+    model = burnish.compile(module, (X, LENGTHS[0]))
+    for n in LENGTHS:
+        torch.testing.assert_close(model(X, n), module(X, n))
+
+
 def test_numbers_of_either_sign() -> None:
     check_all(
         {
