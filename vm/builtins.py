@@ -98,7 +98,7 @@ def bind_dim(
             place or frame.function.name,
             wanted,
             found,
-            "It is computed from data: call it with inputs whose elements give sizes that fit.",
+            "It is computed when the model runs: call it with inputs that give sizes that fit.",
         )
     frame.dims[frame.function.dim_names.index(name)] = int(number)
 

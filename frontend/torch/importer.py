@@ -25,9 +25,11 @@ from ...graphir.builder import BlockBuilder
 from ...graphir.dim import dim_equal
 from ...graphir.expr import Constant, Tuple, Var
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
-from ...tensorir.expr import Add
+from ...support.node import walk
+from ...tensorir.expr import Add, Expr
 from ...tensorir.expr import Var as DimVar
 from ...tensorir.text.dim_text import print_dim
+from ...tensorir.visitor import free_vars
 from ..imported import Imported, IndexRange
 from . import (
     convert_control,
@@ -79,6 +81,9 @@ _CONVERTERS = (
     numbers_of_data,
 )
 _OPERATOR_ROWS = ops
+
+_MOST_ALIKE = 16
+"""Sizes that are supposed to be others, of one program."""
 
 
 def import_module(
@@ -139,16 +144,25 @@ def import_exported_program(
         program = prepare_program(program, falls_back=fallback is not None)
     nodes = [n for n in all_operators(program) if fallback is None or not can_fall_back(n)]
     REGISTRY.check([(_checked_name(n), location(n)) for n in nodes], may_fall_back=True)
-    equal: list[tuple[str, str]] = []
+    equal = EqualSizes()
     while True:
         try:
             made = _imported(
                 program, places, least or {}, parameters, source, fallback, equal, read
             )
         except TypeInferenceError as error:
-            equal.append(_merged(error, equal, _symbols(program, places)))
+            equal = _merged(error, equal, _symbols(program, places))
         else:
             return replace(made, seconds={"import": time.perf_counter() - start})
+
+
+@dataclass(frozen=True)
+class EqualSizes:
+    """Sizes that a call must have equal, by the names of two dims, and as arithmetic on dims: that
+    which is kept, and that which it stands for."""
+
+    names: tuple[tuple[str, str], ...] = ()
+    sizes: tuple[tuple[Expr, Expr], ...] = ()
 
 
 def _checked_name(node: Node) -> str:
@@ -159,31 +173,39 @@ def _checked_name(node: Node) -> str:
     return name if name == "operator.getitem" else f"{name} of complex numbers"
 
 
-def _merged(
-    error: TypeInferenceError, equal: Sequence[tuple[str, str]], symbols: SymbolTable
-) -> tuple[str, str]:
-    """The names of two sizes of inputs that an operator needs to be one, and of which torch does
-    not say that they are: a call checks it. Raises the error where it is about anything else."""
+def _merged(error: TypeInferenceError, equal: EqualSizes, symbols: SymbolTable) -> EqualSizes:
+    """With two sizes that an operator needs to be one, and of which torch does not say that they
+    are: a call checks it. Raises the error where it is about anything else."""
     a, b = error.dims or (None, None)
     while isinstance(a, Add) and isinstance(b, Add) and dim_equal(a.b, b.b):
         a, b = a.a, b.a  # a cache that has grown by as much as another one
-    if not isinstance(a, DimVar) or not isinstance(b, DimVar) or (a.name, b.name) in equal:
+    if not isinstance(a, Expr) or not isinstance(b, Expr):
         raise error
-    if not {a.name, b.name} <= set(symbols.dim_names):
+    if not {v.name for v in free_vars([a, b])} <= set(symbols.dim_names):
         raise error  # a size that data tell
-    return a.name, b.name
+    if isinstance(a, DimVar) and isinstance(b, DimVar):
+        pair = (a.name, b.name)
+        if pair in equal.names:
+            raise error
+        return replace(equal, names=(*equal.names, pair))
+    kept, gone = sorted((a, b), key=lambda e: sum(1 for _ in walk(e)))
+    known = [dim_equal(symbols.own(x), symbols.own(gone)) for _, x in equal.sizes]
+    if not free_vars([kept]) or any(known) or len(equal.sizes) == _MOST_ALIKE:
+        raise error
+    return replace(equal, sizes=(*equal.sizes, (kept, gone)))
 
 
 def _symbols(
     program: ExportedProgram,
     places: Sequence[tuple[int, int, str]],
-    equal: Sequence[tuple[str, str]] = (),
+    equal: EqualSizes | None = None,
 ) -> SymbolTable:
     """The dims of a program's inputs."""
     fakes = _input_fakes(program)
     found = symbols_of([s for f in fakes for s in _sizes(f)])
     supposed = numbers_of_data.supposed_equal(program)
-    return SymbolTable(found, _names(fakes, places), equal, supposed)
+    equal = equal or EqualSizes()
+    return SymbolTable(found, _names(fakes, places), equal.names, supposed, equal.sizes)
 
 
 def _imported(
@@ -193,10 +215,10 @@ def _imported(
     parameters: Sequence[str],
     source: str,
     fallback: str | None,
-    equal: Sequence[tuple[str, str]],
+    equal: EqualSizes,
     read: Set[str],
 ) -> Imported:
-    """The import of a program that is pure and known; dims of ``equal`` names are one, and ``read``
+    """The import of a program that is pure and known; ``equal`` sizes are one, and ``read``
     are torch's symbols of what it reads out of data itself."""
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
@@ -215,6 +237,8 @@ def _imported(
     held = [s.tensor for s in state.values()]
     with builder.function("main", inputs):
         with builder.dataflow():
+            for kept, gone in symbols.alike:
+                numbers_of_data.check_equal(context, kept, gone)
             for node in program.graph.nodes:
                 _convert(program.graph_module, program.constants, context, node)
             leaves = _outputs(program, context, structure)
@@ -239,7 +263,10 @@ def _imported(
         source=source,
         notes=(
             *[_describe(r) for r in structure.ranges],
-            *[f"sizes {a} and {b} must be equal: a call of others is refused." for a, b in equal],
+            *[
+                f"sizes {a} and {b} must be equal: a call of others is refused."
+                for a, b in (*equal.names, *[map(print_dim, pair) for pair in symbols.alike])
+            ],
             *([_of_data(list(context.sizes.values()))] if context.sizes else ()),
             *(context.fallback.notes if context.fallback else ()),
         ),

@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 
+from ...graphir.dim import dim_equal
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm, Var, as_expr, floordiv, floormod, maximum, minimum
+from ...tensorir.visitor import free_vars, substitute
 from ..resize import scaled_size
 
 _FOLDS: dict[str, Callable[[Expr, Expr], Expr]] = {
@@ -72,7 +74,8 @@ class SymbolTable:
     """Maps torch's symbols to Vars. ``symbols`` are those of the inputs' shapes, by name (``s31``);
     ``names`` gives some of them the names users know (``batch``), one Var for each name; ``equal``
     are pairs of Vars' names of which the second is to be the first; ``supposed`` is what stands in
-    the place of an expression of torch's."""
+    the place of an expression of torch's, and of ``alike`` sizes, in Vars of these names, the first
+    in the place of the second."""
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class SymbolTable:
         names: Mapping[str, str] | None = None,
         equal: Iterable[tuple[str, str]] = (),
         supposed: Mapping[Any, Any] | None = None,
+        alike: Iterable[tuple[Expr, Expr]] = (),
     ) -> None:
         self._vars: dict[str, Var] = {}
         self._supposed = dict(supposed or {})
@@ -95,6 +99,12 @@ class SymbolTable:
             old, new = known[gone], known[kept]
             known = {n: new if v is old else v for n, v in known.items()}
             self._vars = {s: new if v is old else v for s, v in self._vars.items()}
+        self.alike = [(self.own(kept), self.own(gone)) for kept, gone in alike]
+
+    def own(self, size: Expr) -> Expr:
+        """A size in Vars of another table, in those of this one."""
+        own = {v.name: v for v in self._vars.values()}
+        return substitute(size, {v: own[v.name] for v in free_vars([size])})
 
     @property
     def dim_names(self) -> tuple[str, ...]:
@@ -135,9 +145,10 @@ class SymbolTable:
 
         Raises FrontendError for a size that depends on data, or on a function dims do not have.
         """
-        if isinstance(size, torch.SymInt):
-            return self.expression(size.node.expr)
-        return as_expr(int(size))
+        if not isinstance(size, torch.SymInt):
+            return as_expr(int(size))
+        found = self.expression(size.node.expr)
+        return next((kept for kept, gone in self.alike if dim_equal(found, gone)), found)
 
     def expression(self, e: Any) -> Expr:
         """What torch's arithmetic on sizes computes, as one of ours. Raises NoDim."""

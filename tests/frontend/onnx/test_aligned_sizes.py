@@ -125,4 +125,4 @@ def test_a_call_where_they_do_not_fit_hears_which_node_and_which_sizes(
     compiled = of_rows(body)
     with pytest.raises(BurnishError, match=said) as caught:
         compiled(rows(2, 3))
-    assert "computed from data: call it with inputs whose elements" in str(caught.value)
+    assert "computed when the model runs: call it with inputs that" in str(caught.value)

@@ -308,6 +308,33 @@ def test_changed_buffers_and_inputs_are_inputs_that_calls_write() -> None:
     assert import_module(InPlace().eval(), (torch.rand(3),)).written == (0,)
 
 
+def test_arithmetic_on_sizes_that_an_operator_needs_to_be_one_is_checked() -> None:
+    """A table of positions behind those of a cache, as decoders slice it."""
+
+    class Positions(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("table", torch.rand(16, 4))
+            self.register_buffer("mask", torch.ones(16, 16, dtype=torch.bool).tril())
+
+        def forward(self, past: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            a, n = past.shape[1], x.shape[1]
+            keys = torch.cat([past, x], 1)
+            weights = (x + self.table[a : a + n]) @ keys.transpose(1, 2)
+            mask = self.mask[keys.shape[1] - n : keys.shape[1], : keys.shape[1]]
+            return weights.masked_fill(~mask, -1e9).softmax(-1) @ keys
+
+    module = Positions().eval()
+    dims = [{1: "a"}, {1: "n"}]
+    model = burnish.compile(module, (torch.rand(2, 7, 4), torch.rand(2, 3, 4)), dynamic_shapes=dims)
+    assert [n for n in model.report.notes if "must be equal" in n]
+    for a, n in ((7, 3), (0, 5), (5, 1), (1, 1), (12, 4)):
+        given = torch.rand(2, a, 4), torch.rand(2, n, 4)
+        torch.testing.assert_close(model(*given), module(*given), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ShapeMismatchError, match="are equal, got"):
+        model(torch.rand(2, 12, 4), torch.rand(2, 7, 4))
+
+
 def test_an_error_says_where_the_node_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     class First(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
