@@ -40,7 +40,7 @@ from ..support.structural import structural_hash
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
-from ..tuner.records.apply import RECORD_RULE
+from ..tuner.best_record import RECORD_RULE
 from ..tuner.schedule_log import KernelSchedule, recorded
 from ..vm.disassembler import print_program
 from ..vm.program import Call, Imm, Program

@@ -21,7 +21,7 @@ from ..tensorir.expr import Expr, IntImm
 from ..tensorir.expr import Var as DimVar
 from ..tensorir.function import PrimFunc
 from ..tensorir.visitor import free_vars
-from ..tuner.records.apply import best_schedule, task_on_record
+from ..tuner.best_record import best_schedule, task_on_record
 from ..tuner.records.database import TuningDatabase
 from ..tuner.records.records_io import as_records
 from ..tuner.session import Space, TuningProgress, database_path, tune_task

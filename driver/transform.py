@@ -47,7 +47,7 @@ from ..support.passes import (
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
-from ..tuner.records.apply import (
+from ..tuner.best_record import (
     RECORD_RULE,
     best_schedule,
     explain_unused,

@@ -18,11 +18,11 @@ from ..support.errors import TuningError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
+from ..tuner.best_record import explain_unused, set_aside_notes, task_on_record
 from ..tuner.measuring.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from ..tuner.measuring.reference_pool import ReferencePool
 from ..tuner.measuring.remote import Cluster
 from ..tuner.measuring.roofline import measure_peaks, roofline_seconds
-from ..tuner.records.apply import explain_unused, set_aside_notes, task_on_record
 from ..tuner.records.database import TuningDatabase
 from ..tuner.search.final_heat import final_heat
 from ..tuner.search.strategies import make_model, verify_strategy

@@ -31,8 +31,8 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.te.create_prim_func import create_prim_func, dependency_order
 from ..tensorir.te.tensor import ComputeOp, Tensor, TupleReduce
 from ..tensorir.text.printer import print_expr
+from ..tuner.best_record import best_record, best_schedule
 from ..tuner.cost.cost_model import CostModel
-from ..tuner.records.apply import best_record, best_schedule
 from ..tuner.records.database import TuningDatabase, TuningRecord
 from ..tuner.records.records_io import Entry, append_records, open_records, read_entries
 from ..tuner.search.strategies import make_model

@@ -77,11 +77,19 @@ ONLY_FROM: dict[str, tuple[str, ...]] = {
         "graphir/",
         "__init__.py",
     ),
+    "tuner.measuring": (
+        "tuner/measuring/",
+        "tuner/search/",
+        "tuner/best_record.py",
+        "tuner/progress.py",
+        "tuner/session.py",
+        "driver/",
+    ),
     "tuner.search": ("tuner/search/", "tuner/session.py", "driver/", "faces/"),
 }
 """What serves older faces and schedules written by hand is no part of the core, what is known of
-blocks stands below schedules, and rules, measuring and records below searches: who may import each
-of these rooms."""
+blocks stands below schedules, rules and records below measuring, and that below searches: who may
+import each of these rooms."""
 
 VM_FORBIDDEN = (
     "torch",

@@ -17,13 +17,13 @@ from pathlib import Path
 from ..support.config import flag
 from ..support.errors import TuningError
 from ..tensorir.schedule import Schedule
+from .best_record import verify_best
 from .candidate import SpaceFunction
 from .cost.cost_model import CostModel, LearnedModel
 from .cost.features import Machine
 from .cost.warm_start import group_name, teach_records
 from .measuring.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from .progress import TuningProgress
-from .records.apply import verify_best
 from .records.database import TuningDatabase
 from .records.transfer import transferred
 from .search.evolution import EvolutionarySearch

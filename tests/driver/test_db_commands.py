@@ -12,7 +12,7 @@ from burnish import Schedule
 from burnish.driver.cli import main
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled
-from burnish.tuner.records.apply import verify_best
+from burnish.tuner.best_record import verify_best
 from burnish.tuner.records.database import TuningDatabase, TuningRecord
 from burnish.tuner.records.records_io import open_records
 from burnish.tuner.session import tune_task

@@ -16,7 +16,7 @@ from burnish.support.structural import structural_equal
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import InlineExecutor, matmul
-from burnish.tuner.records.apply import best_record, best_schedule
+from burnish.tuner.best_record import best_record, best_schedule
 from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import tune_task
 from burnish.tuner.task import TuneTask

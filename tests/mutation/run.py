@@ -42,7 +42,7 @@ ROOMS = {
     "tensorir/schedule": ("tensorir/schedule", "tensorir/analysis"),
     "graphir/passes": ("graphir/passes",),
     "vm": ("vm",),
-    "tuner/apply": ("tuner/records/apply.py", "tuner/records/database.py", "tuner/task.py"),
+    "tuner/apply": ("tuner/best_record.py", "tuner/records/database.py", "tuner/task.py"),
     "frontend": ("frontend",),
 }
 TESTS = (

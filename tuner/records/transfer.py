@@ -14,9 +14,8 @@ from ...tensorir.schedule import Schedule, Trace
 from ...tensorir.text.parser import parse_func
 from ..candidate import SpaceFunction
 from ..task import TuneTask
-from .apply import rename
 from .database import TuningDatabase, TuningRecord
-from .replay import replay_trace
+from .replay import rename, replay_trace
 
 MOST = 8
 """How many records of other machines are tried."""

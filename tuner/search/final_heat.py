@@ -25,10 +25,10 @@ from typing import Any
 from ...support.errors import BuildError, MeasureTimeout, ScheduleError, WorkerFailed
 from ...tensorir.schedule import Schedule
 from ...tensorir.text.printer import print_func
+from ..best_record import kept_text
 from ..candidate import make_candidate
 from ..measuring.measure import build_candidate, run_candidate
 from ..measuring.pipeline import Pipeline, Pools
-from ..records.apply import kept_text
 from ..records.database import TuningDatabase, TuningRecord
 from ..task import TuneTask
 from .space import analytic_choices

@@ -78,7 +78,9 @@ def test_where_two_sizes_do_not_fit_the_error_says_which_and_where() -> None:
     assert [v.name for v in bound_dims(main)] == ["u"]
     model = burnish.compile(Met)
     assert model(np.array(3), np.zeros(3, np.float32)).shape == (3, 2)
-    said = "node 'y': expected shape of equal sizes, got 4 and 3. It is computed when the model runs"
+    said = (
+        "node 'y': expected shape of equal sizes, got 4 and 3. It is computed when the model runs"
+    )
     with pytest.raises(BurnishError, match=said):
         model(np.array(-1), np.zeros(4, np.float32))
     text = Met.script().replace('R.shape(["m", 3])', "n")

@@ -12,8 +12,8 @@ from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import InlineExecutor, forged, matmul, record
+from burnish.tuner.best_record import best_schedule, set_aside_notes
 from burnish.tuner.measuring.promises import without_promises
-from burnish.tuner.records.apply import best_schedule, set_aside_notes
 from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.task import TuneTask, strip_attrs
 

@@ -26,7 +26,7 @@ def test_who_replays_knows_the_rules_and_a_worker_starts_without() -> None:
     code = "import sys, burnish.{0}; print('burnish.tuner.rules.registry' in sys.modules)"
     for module, known in (
         ("tuner.measuring.measure", "True"),
-        ("tuner.records.apply", "True"),
+        ("tuner.best_record", "True"),
         ("support.worker", "False"),
     ):
         run = [sys.executable, "-c", code.format(module)]

@@ -15,34 +15,29 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as replace_fields
-from typing import Any
 
-from ...support.caller import callers_level
-from ...support.errors import BurnishError, InternalError, TuningError
-from ...support.node import replace
-from ...support.structural import structural_hash
-from ...support.target import Target
-from ...tensorir.buffer import Buffer
-from ...tensorir.codegen import emit_object
-from ...tensorir.function import PrimFunc
-from ...tensorir.lowering import lower_func
-from ...tensorir.schedule import Instruction, Schedule, Trace
-from ...tensorir.text.parser import parse_func
-from ...tensorir.text.printer import print_func
-from ...tensorir.verify.bounds import verify_bounds
-from ...tensorir.verify.laws import verify_func
-from ...tensorir.visitor import replace_buffers
-from ..measuring.promises import NotComparedError, compare_once, without_promises
-from ..task import TuneTask, sizes_of_key, strip_attrs, target_key
-from .database import TuningDatabase, TuningRecord
-from .replay import replay_trace
+from ..support.caller import callers_level
+from ..support.errors import BurnishError, InternalError, TuningError
+from ..support.node import replace
+from ..support.structural import structural_hash
+from ..support.target import Target
+from ..tensorir.buffer import Buffer
+from ..tensorir.codegen import emit_object
+from ..tensorir.function import PrimFunc
+from ..tensorir.lowering import lower_func
+from ..tensorir.schedule import Schedule, Trace
+from ..tensorir.text.parser import parse_func
+from ..tensorir.text.printer import print_func
+from ..tensorir.verify.bounds import verify_bounds
+from ..tensorir.verify.laws import verify_func
+from ..tensorir.visitor import replace_buffers
+from .measuring.promises import NotComparedError, compare_once, without_promises
+from .records.database import TuningDatabase, TuningRecord
+from .records.replay import rename, replay_trace
+from .task import TuneTask, sizes_of_key, strip_attrs, target_key
 
 ScheduleMaker = Callable[[PrimFunc], Schedule]
 """Makes a Schedule that works on a function, which it holds in place of the asking one."""
-
-_BUFFER_ARGUMENTS = frozenset({"buffer", "buffer_index", "read_buffer_index", "write_buffer_index"})
-"""Arguments of primitives that may name a buffer."""
-
 
 _WITHOUT_PROOF = frozenset({"set_scope", "set_dtype", "unsafe_set_dtype"})
 """Primitives whose result the emitter alone can refuse."""
@@ -257,25 +252,6 @@ def adopt(kept: PrimFunc, asking: PrimFunc) -> PrimFunc:
     body = replace_buffers(kept.body, renamed)
     params = tuple([renamed[p] if isinstance(p, Buffer) else p for p in kept.params])
     return PrimFunc(params, body, asking.attrs, asking.name).with_span(asking.span)
-
-
-def rename(trace: Trace, buffer_names: Mapping[str, str]) -> Trace:
-    """The trace with the buffers that its arguments name renamed, and without names of functions:
-    it then speaks of the function its schedule works on, whatever that is called."""
-
-    def renamed(arguments: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
-        return tuple(
-            [
-                (k, buffer_names.get(v, v) if k in _BUFFER_ARGUMENTS and isinstance(v, str) else v)
-                for k, v in arguments
-                if k != "func_name"
-            ]
-        )
-
-    def change(inst: Instruction) -> Instruction:
-        return replace_fields(inst, inputs=renamed(inst.inputs), attrs=renamed(inst.attrs))
-
-    return Trace(tuple([change(inst) for inst in trace]))
 
 
 def _explain_missing(

@@ -17,7 +17,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import HERE, forged, matmul, record, tiled
-from burnish.tuner.records.apply import (
+from burnish.tuner.best_record import (
     adopt,
     best_record,
     best_schedule,
