@@ -65,6 +65,11 @@ def binds_dim(value: Value) -> bool:
     return isinstance(value, Call) and get_op(value.op).binds_dim
 
 
+def stays(value: Value) -> bool:
+    """Whether an operation stays where it is, whether or not something reads what it gives."""
+    return isinstance(value, Call) and get_op(value.op).stays
+
+
 def bound_dims(func: Function) -> list[DimVar]:
     """The dims whose values the function computes, in order."""
     calls = [b.value for b in bindings(func) if isinstance(b.value, Call) and binds_dim(b.value)]

@@ -54,8 +54,9 @@ class Op:
     is_elementwise: bool = False
     """Each element of the result depends on the elements at its place, operands broadcast."""
     binds_dim: bool = False
-    """The call gives a named size its value: it stays where it is, read or not, and has no
-    kernel."""
+    """The call gives a named size, its second operand, its value."""
+    stays: bool = False
+    """The call stays where it is, read or not, and has no kernel; all that bind sizes do."""
     fold: Callable[[Call, Sequence[np.ndarray]], np.ndarray | None] | None = None
     """The call's result for arrays, where NumPy moves the same bits: constants are folded by it,
     and no kernel is made for that. None for arrays that are left to a kernel."""

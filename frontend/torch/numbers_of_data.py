@@ -22,7 +22,6 @@ from ...graphir.expr import Atom, Call, ShapeExpr, constant
 from ...support.dtype import DType
 from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
-from ...tensorir.text.dim_text import print_dim
 from .registry import INDEX, Context, location, operator_name
 
 READS = ("aten.item.default", "aten._local_scalar_dense.default")
@@ -185,29 +184,27 @@ def asserts(context: Context, node: Node) -> None:
         return
     if _is_size(condition) and not _reads(condition) & context.read.keys():
         return
+    knows = context.symbols.knows
     with context.symbols.supposing_nothing():
+        if type(condition).__name__ == "Equality" and all(map(knows, condition.free_symbols)):
+            check_equal(context, *map(context.symbols.expression, condition.args))
+            return
         holds = context.operand(context.value(node.args[0]))
     symbols = sorted(condition.free_symbols, key=str)
-    dims = [context.symbols.expression(s) for s in symbols if context.symbols.knows(s)]
-    named = {s: str(context.symbols.expression(s)) for s in symbols if context.symbols.knows(s)}
-    _check(context, holds, dims, location(node), f"with {condition.subs(named)}")
+    dims = [context.symbols.expression(s) for s in symbols if knows(s)]
+    named = {s: str(context.symbols.expression(s)) for s in symbols if knows(s)}
+    told = (("place", location(node)), ("expected", f"with {condition.subs(named)}"))
+    flag = context.op("where", holds, constant(0, INDEX), constant(-1, INDEX))
+    dim = DimVar(f"checked{len(context.checks)}")
+    context.checks.append(dim)
+    sizes = (flag, ShapeExpr((dim,)), ShapeExpr(tuple(dims)))
+    context.builder.emit(Call("bind_size", sizes, told))
 
 
 def check_equal(context: Context, one: Expr, other: Expr) -> None:
     """Refuses calls whose inputs have these sizes, which some operator needs to be equal, not
     so."""
-    holds = context.op("equal", context.counted(one), context.counted(other))
-    names = f"{print_dim(one)} and {print_dim(other)}"
-    _check(context, holds, [one, other], "the model", f"of which {names} are equal")
-
-
-def _check(context: Context, holds: Atom, dims: list[Expr], place: str, expected: str) -> None:
-    flag = context.op("where", holds, constant(0, INDEX), constant(-1, INDEX))
-    dim = DimVar(f"checked{len(context.checks)}")
-    context.checks.append(dim)
-    told = (("place", place), ("expected", expected))
-    sizes = (flag, ShapeExpr((dim,)), ShapeExpr(tuple(dims)))
-    context.builder.emit(Call("bind_size", sizes, told))
+    context.builder.emit(Call("check_equal", (ShapeExpr((one, other)),)))
 
 
 def _is_size(condition: Any) -> bool:

@@ -37,6 +37,7 @@ from ..type import ShapeType, TensorType, TupleType, Type, dims_of, substitute_t
 from .computed_sizes import computed_sizes, unfused_sizes
 from .linearize import (
     BindOp,
+    CheckOp,
     EnvOp,
     FunctionOp,
     IfOp,
@@ -342,6 +343,9 @@ class _Emitter:
                     if self.bound.issuperset(self.computed.intersection(free_vars([size]))):
                         del self.unchecked[text]
                         self.check_size(text)
+            case CheckOp(one, other):
+                text = f"{print_dim(one)} == {print_dim(other)}"
+                self.f.check(text, "the model needs these sizes to be equal")
             case EnvOp(name, args, outs):
                 self.f.call_env(name, [self.operand(a) for a in (*args, *outs)])
             case FunctionOp(name, args, result):

@@ -140,7 +140,15 @@ class BindOp:
     sizes: tuple[Expr, ...]
 
 
-Op: TypeAlias = KernelOp | EnvOp | FunctionOp | IfOp | BindOp
+@dataclass(frozen=True, eq=False, slots=True)
+class CheckOp:
+    """Refuses calls for which two sizes are not equal."""
+
+    one: Expr
+    other: Expr
+
+
+Op: TypeAlias = KernelOp | EnvOp | FunctionOp | IfOp | BindOp | CheckOp
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -167,7 +175,7 @@ def written(op: Op) -> list[Memory]:
             return [v.memory for v in op.outs]
         case FunctionOp() | IfOp():
             return [v.memory for v in leaves(op.result)]
-        case BindOp():
+        case BindOp() | CheckOp():
             return []
 
 
@@ -179,6 +187,8 @@ def read(op: Op) -> Iterator[Memory]:
                 yield from (v.memory for v in leaves(arg))
         case BindOp():
             yield op.value.memory
+        case CheckOp():
+            pass
         case IfOp():
             yield from (v.memory for v in leaves(op.condition))
             for branch in (op.true_branch, op.false_branch):
@@ -240,7 +250,7 @@ class _Linearizer:
     def value(self, value: Value) -> Tree:
         match value:
             case Call():
-                return self.bound(value) if get_op(value.op).binds_dim else self.view(value)
+                return self.about_sizes(value) if get_op(value.op).stays else self.view(value)
             case CallDPS(func, args, out_type):
                 return self.kernel(func.name, args, out_type)
             case CallDPSPacked(name, args, out_type):
@@ -264,6 +274,9 @@ class _Linearizer:
             case _:
                 return self.atom(value)
 
+    def about_sizes(self, call: Call) -> Tree:
+        return self.bound(call) if get_op(call.op).binds_dim else self.checked(call)
+
     def bound(self, call: Call) -> View:
         """The number itself; the dim has its value from here on."""
         number, shape = self.atom(call.args[0]), call.args[1]
@@ -276,6 +289,13 @@ class _Linearizer:
         place, expected = str(attr(call, "place")), str(attr(call, "expected"))
         self.ops.append(BindOp(dim, number, place, expected, sizes))
         return number
+
+    def checked(self, call: Call) -> ShapeExpr:
+        sizes = call.args[0]
+        assert isinstance(sizes, ShapeExpr)
+        a, b = (checked := self.shape(sizes)).values
+        self.ops.append(CheckOp(a, b))
+        return checked
 
     def view(self, call: Call) -> View:
         if not get_op(call.op).is_view:

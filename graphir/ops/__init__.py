@@ -3,6 +3,7 @@
 from . import (
     attention,
     bind_size,
+    check_equal,
     elementwise,
     index,
     matmul,
@@ -18,6 +19,6 @@ from . import (
 )
 
 __all__ = [
-    "attention", "bind_size", "elementwise", "index", "matmul", "nn", "recurrent", "reduce",
-    "scatter", "shape", "sort", "suppression", "window", "winograd",
+    "attention", "bind_size", "check_equal", "elementwise", "index", "matmul", "nn", "recurrent",
+    "reduce", "scatter", "shape", "sort", "suppression", "window", "winograd",
 ]  # fmt: skip

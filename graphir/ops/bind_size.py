@@ -41,5 +41,6 @@ register(
         attrs={"place": "", "expected": ""},
         optional=1,
         binds_dim=True,
+        stays=True,
     )
 )

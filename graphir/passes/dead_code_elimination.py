@@ -9,7 +9,7 @@ from ...support.node import replace, walk
 from ...support.passes import Pass
 from ...tensorir.expr import Var as DimVar
 from ...tensorir.visitor import free_vars
-from ..analysis import binds_dim, bound_dims, called_functions, variables
+from ..analysis import binds_dim, bound_dims, called_functions, stays, variables
 from ..builder import join_blocks
 from ..expr import (
     Atom,
@@ -79,7 +79,7 @@ def _sequence(seq: SeqExpr, live: set[Var], named: set[DimVar] | None) -> SeqExp
         kept: list[Binding] = []
         for binding in reversed(block.bindings):
             is_pure = block.is_dataflow or _is_pure(binding.value, named or ())
-            if binding.var in live or binds_dim(binding.value) or not is_pure:
+            if binding.var in live or stays(binding.value) or not is_pure:
                 value = _inside(binding.value, named)
                 live |= set(variables(value))
                 kept.append(replace(binding, value=value))

@@ -14,7 +14,7 @@ from ...support.node import replace
 from ...support.passes import Pass
 from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
-from ..analysis import bindings, binds_dim, called_functions
+from ..analysis import bindings, called_functions, stays
 from ..dim import solve_dims, substitute_dim
 from ..expr import (
     Atom,
@@ -98,7 +98,7 @@ def _is_straight(module: IRModule, name: str, func: Function) -> bool:
             if isinstance(found, Function):
                 waiting.append(found)
     values = [b.value for b in bindings(func)]
-    return name not in reached and not any(isinstance(v, If) or binds_dim(v) for v in values)
+    return name not in reached and not any(isinstance(v, If) or stays(v) for v in values)
 
 
 def _with(value: Value, atoms: Mapping[Var, Atom], dims: Mapping[DimVar, Expr]) -> Value:

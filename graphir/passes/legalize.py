@@ -70,7 +70,7 @@ class _Legalizer(ExprMutator):
             if new.op == "reshape":
                 return new
             return reshaped(new.args[0], kind.shape).with_span(new.span)
-        if op.binds_dim:
+        if op.stays:
             return new
         if op.legalize is None:
             raise TypeInferenceError(
