@@ -346,6 +346,21 @@ class MemoryEmitter(Frames):
             self.stored(buffer, form)
 
     def _masked_store(self, value: ir.Value, pointer: ir.Value, mask: ir.Value, align: int) -> None:
+        """The lanes of a mask. Without registers for masks such a store takes as long as a dozen
+        others (AMD), or is one for each lane: where all are on, which most are, it is a plain
+        one."""
+        if self.has_gather:
+            self._store_lanes(value, pointer, mask, align)
+            return
+        lanes = self.builder.bitcast(mask, ir.IntType(value.type.count))
+        is_whole = self.builder.icmp_unsigned("==", lanes, Literal(lanes.type, "-1"))
+        with self.builder.if_else(is_whole) as (whole, part):
+            with whole:
+                self.builder.store(value, pointer, align=align)
+            with part:
+                self._store_lanes(value, pointer, mask, align)
+
+    def _store_lanes(self, value: ir.Value, pointer: ir.Value, mask: ir.Value, align: int) -> None:
         args = [value, pointer, constant(DType("int32"), align), mask]
         call_intrinsic(
             self.builder, "masked.store", ir.VoidType(), args, f"{_suffix(value.type)}.p0"

@@ -204,6 +204,8 @@ class Packing:
     grouped: bool
     placed: bool
     points: int
+    is_whole: bool
+    """W has the columns of a panel at least."""
     together: int = 0
     """Steps of k that are taken out of one element of what W is computed of; 0: it is a copy."""
 
@@ -212,11 +214,16 @@ def packing_of(
     sch: Schedule, copy: BlockRV, matmul: Matmul, panel: int, *, grouped: bool
 ) -> Packing:
     """What there is to know of a copy before the product is cut into parts."""
-    column = block_named(sch.func, matmul.block).iter_vars[matmul.columns[-1]].var
+    block = block_named(sch.func, matmul.block)
+    column = block.iter_vars[matmul.columns[-1]].var
     placed = grouped or len(matmul.batch) + len(matmul.columns) > 1
     contiguous = load_is_contiguous(matmul.w, column)
     points = points_of(sch.get(copy))
-    return Packing(copy, panel, _column_first(sch, matmul), contiguous, grouped, placed, points)
+    sizes = zip(matmul.w.indices, sch.get(copy).reads[0].buffer.shape, strict=False)
+    columns = next((size for index, size in sizes if index is column), None)
+    is_whole = not isinstance(columns, IntImm) or columns.value >= panel
+    first = _column_first(sch, matmul)
+    return Packing(copy, panel, first, contiguous, grouped, placed, points, is_whole)
 
 
 def producer_of(func: PrimFunc, buffer: Buffer) -> Block | None:
@@ -298,7 +305,8 @@ def schedule_copy(sch: Schedule, packing: Packing, target: Target) -> None:
     else:
         # Vectors gather from as many rows as they have lanes, whose lines serve several k.
         sch.reorder(panels, vectors, k, lane)
-        if sch.get(copy).reads[0].buffer.ndim == len(block.iter_vars):
+        dims = sch.get(copy).reads[0].buffer.ndim
+        if packing.is_whole and dims == len(block.iter_vars) - runs_over_layout(block):
             _transpose_tiles(sch, copy, k, lanes)
     sch.vectorize(lane)
     if not packing.placed:

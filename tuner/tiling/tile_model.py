@@ -35,6 +35,10 @@ ALIKE = 0.9999
 MOST_SUMS = 3 / 4
 """The part of the registers that sums may take where every operand must be loaded: of more, one is
 spilled."""
+MOST_BROADCASTS = 8
+"""Rows of a tile of one vector where no multiply-add broadcasts what it reads: each has a broadcast
+of its own, and of more rows sums are spilled (measured: 8 rows 77 GFLOP/s, 10 rows 68, 13 rows 60;
+6 x 2 has 90)."""
 SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
 """Rows of a tile where the number of rows is symbolic: what remains is cut by divisors of these."""
 
@@ -61,6 +65,14 @@ def operand_registers(known: Instructions) -> int:
 def most_sums(known: Instructions) -> float:
     """The sums that a tile may have."""
     return known.registers * (1 if known.reads_memory else MOST_SUMS)
+
+
+def has_room(rows: int, vectors: int, known: Instructions, spare: int) -> bool:
+    """Whether a tile's sums stay in registers, beside a row of the weight and ``spare`` ones."""
+    sums = rows * vectors
+    if vectors == 1 and known.reads_memory and not known.broadcast_from_memory:
+        sums = rows if rows <= MOST_BROADCASTS else known.registers
+    return sums + vectors + spare <= known.registers and sums <= most_sums(known)
 
 
 def steps_a_cycle(rows: int, vectors: int, ports: Ports, *, widened: bool = False) -> float:
@@ -141,13 +153,11 @@ def best_tile(
     ``vectors`` are given, the best of the tiles that have them.
     """
     found: list[tuple[float, float, TileShape]] = []
-    registers, spare = known.registers, operand_registers(known)
+    spare = operand_registers(known)
     fitting = [v for v in VECTORS if columns is None or v <= math.ceil(columns / lanes)]
     for wide in fitting if vectors is None else (vectors,):
         for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
-            if tile_rows * wide + wide + spare > registers:
-                continue
-            if tile_rows * wide > most_sums(known):
+            if not has_room(tile_rows, wide, known, spare):
                 continue
             if rows is None and tile_rows not in SYMBOLIC_TILES:
                 continue
@@ -184,8 +194,7 @@ def row_tile(columns: int | None, width: int | None, lanes: int, known: Instruct
         waits = vectors <= 2 or not known.reads_memory
         spare = operand_registers(known) if waits else 1
         for pixels in range(1, min(TALLEST_TILE, width) + 1):
-            sums = pixels * vectors
-            if sums + vectors + spare > known.registers or sums > most_sums(known):
+            if not has_room(pixels, vectors, known, spare):
                 break
             cycles = cycles_of_rows(width, pixels, vectors, known.ports)
             cycles *= math.ceil(columns / (vectors * lanes))

@@ -57,6 +57,33 @@ def transpose(
     np.testing.assert_array_equal(c, a.T)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+def test_masked_stores_whose_lanes_are_all_on_are_plain(dtype: str) -> None:
+    """Without registers for masks any other takes as long as a dozen, or is a store a lane."""
+    func = parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer(("n",), "{dtype}"), B: T.Buffer(("n",), "{dtype}")):
+    T.func_attr({{"is_scheduled": True}})
+    for i in range((n + 7) // 8):
+        for j in T.vectorized(8):
+            with T.block("B"):
+                v = T.axis.spatial(n, i * 8 + j)
+                T.where(i * 8 + j < n)
+                B[v] = A[v]
+""")
+    for cpu in TARGETS:
+        target = Target(cpu)
+        if dtype == "float16" and "v2" in cpu:
+            continue
+        a, b = np.arange(100).astype(dtype), np.zeros(100, dtype)
+        call_native(func, a, b, dims=[100], target=target)  # between guards
+        np.testing.assert_array_equal(b, a)
+    for cpu, is_plain in (("haswell", True), ("skylake-avx512", False)):
+        target = Target(f"llvm -mcpu={cpu}")
+        text = emit_object([lower_func(func, target)], target, keep_text=True).ir
+        assert ("store <8 x" in text) is is_plain
+
+
 def test_gather_by_loaded_indices(target: Target) -> None:
     func = parse_func("""
 @T.prim_func

@@ -81,6 +81,7 @@ def test_a_copy_is_packed_and_the_parameter_stays() -> None:
 @pytest.mark.parametrize(
     ("columns", "loops"),
     [(40, "for ax0, ax1, ax3_0, ax2 in T.grid(1, 1, 3, 64):"),
+     (100, "for ax0, ax1, ax3_0, ax2_0 in T.grid(1, 2, 4, 4):"),
      (96, "for ax0, ax1_0, ax1_1, ax2_0 in T.grid(1, 2, 3, 4):")],
 )  # fmt: skip
 def test_each_matrix_of_a_batch_is_packed_where_it_is_used(columns: int, loops: str) -> None:
@@ -91,6 +92,9 @@ def test_each_matrix_of_a_batch_is_packed_where_it_is_used(columns: int, loops: 
     # One matrix; its panels, vectors of a panel, and all of k before the next sixteen columns.
     assert lines[at - 1] == "for i0 in range(3):"
     assert any("b_global[" in x for x in lines[at + 1 : at + 20])
-    # Whole panels turn in registers; what is padded is gathered.
-    assert any("b_register[" in x for x in lines) is (columns == 96)
-    assert lines[at + 1].endswith("in T.unroll(16):" if columns == 96 else "in T.vectorized(16):")
+    # Panels turn in registers, where one at least is whole; the last may lack rows.
+    turns = columns > 40
+    assert any("b_register[" in x for x in lines) is turns
+    assert lines[at + 1].endswith("in T.unroll(16):" if turns else "in T.vectorized(16):")
+    rows = [x for x in lines if x.startswith("T.where(ax1 * 64") and x.endswith("< 100)")]
+    assert bool(rows) is (columns == 100)

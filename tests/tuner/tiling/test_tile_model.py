@@ -9,6 +9,7 @@ import pytest
 from burnish.support.instructions import Ports
 from burnish.support.target import Target
 from burnish.tuner.tiling.tile_model import (
+    MOST_BROADCASTS,
     UNHIDDEN,
     TileShape,
     best_tile,
@@ -84,6 +85,15 @@ def test_of_equals_the_one_with_the_fewest_loads() -> None:
     zen = Target("llvm -mcpu=znver3").instructions
     assert best_tile(24, 12, 8, zen) == TileShape(3, 3)
     assert best_tile(1024, 16, 8, zen) == TileShape(4, 2)
+
+
+def test_tiles_of_one_vector_are_not_high_where_each_row_has_a_broadcast_of_its_own() -> None:
+    for columns, rows in ((8, 64), (72, 256), (100, 64), (100, 256), (120, 300)):
+        tile = best_tile(columns, rows, 8, AVX2)
+        assert tile.vectors > 1 or tile.rows <= MOST_BROADCASTS
+    assert best_tile(100, 256, 8, AVX2) == TileShape(6, 2), "of seven panels, an eighth in vain"
+    assert row_tile(8, 56, 8, AVX2).rows <= MOST_BROADCASTS
+    assert best_tile(16, 64, 16, AVX512).rows > MOST_BROADCASTS
 
 
 def test_tiles_fit_their_registers() -> None:
