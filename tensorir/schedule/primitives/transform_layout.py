@@ -107,7 +107,8 @@ class TransformLayout(ScheduleState):
           parameter of a program of one's own, with sizes that callers can still tell, or one that
           is free and an input (LayoutError);
         - for padding one writer, a complete block that stores at its own axes, and writes the whole
-          buffer or could, all that it would read being there (LayoutError).
+          buffer, or could where it is no parameter, all that it would read being there
+          (LayoutError).
 
         Before::
 
@@ -509,11 +510,17 @@ def _require_whole_runs(
     func: PrimFunc, path: Path, buffer: Buffer, axes: Sequence[Var | None], store: BufferStore
 ) -> None:
     """The writer runs for every element of the buffer, or could: what it reads for the others is
-    there."""
+    there, and nobody sees them."""
     realize = realize_of(path)
     writer = realize.block
     if is_unconditional(path) and runs_over(path, axes, buffer):
         return
+    if any(p is buffer for p in func.params):
+        found = (
+            f"{writer.name!r} writes only a part of {buffer.name!r}, which the caller sees; with "
+            "the padding it would write all of it. Let it run for every element."
+        )
+        raise _refuse(func, writer, found)
     sizes = zip(axes, buffer.shape, strict=True)
     bounds = Bounds({a: Range(IntImm(0), dim) for a, dim in sizes if a is not None})
     for load in walk(store.value):

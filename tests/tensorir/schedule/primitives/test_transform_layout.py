@@ -485,6 +485,23 @@ def main(a: T.handle, c: T.handle):
 """
 
 
+def test_an_output_of_which_a_part_is_written_is_not_padded() -> None:
+    """What the function leaves alone stays as the caller had it."""
+    sch = burnish.Schedule(
+        parse_func("""
+@T.prim_func
+def main(A: T.Buffer((5, 12), "float32"), C: T.Buffer((5, 12), "float32")):
+    for i, j in T.grid(5, 12):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T.where(i < 1)
+            C[vi, vj] = A[vi, vj] + T.float32(1)
+""")
+    )
+    with pytest.raises(LayoutError, match="writes only a part of 'C', which the caller sees"):
+        sch.transform_layout("C", ("write", 0), lambda i, j: (i // 2, j, i % 2), pad_value=0)
+
+
 def test_named_sizes_stay_in_the_shapes() -> None:
     sch = burnish.Schedule(parse_func(SYMBOLIC))
     sch.transform_layout("C", ("read", 0), lambda i, j: (j // 4, i, j % 4))
