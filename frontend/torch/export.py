@@ -67,6 +67,8 @@ _CAN_DEFER = (
 """Whether torch can leave to the call what it cannot show of sizes; older ones cannot."""
 _MADE_CONSTANT = ("specialized it to be a constant", "satisfy the generated guard")
 """What torch says where the code asks a size for its value."""
+_MUST_BE_CONSTANT = "Specializations unexpectedly required"
+"""What torch says, behind its guards, of a size for which they leave a single value."""
 _GUARD = re.compile(
     r"Not all values of (?P<name>\w+) = (?P<size>\S+) in the specified range.*? "
     r"satisfy the generated guard (?P<condition>.*?)\.?$"
@@ -211,7 +213,10 @@ def _near(numbers: Sequence[int]) -> set[int]:
 def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | None:
     """The sizes of named dims that torch leaves out by guards of one dim each; None where it has
     something else to say, or leaves out more than a few."""
-    lines = re.findall(r"^ +- (.*)$", str(error.__cause__), re.M)
+    said = str(error.__cause__)
+    if _MUST_BE_CONSTANT in said:
+        return None
+    lines = re.findall(r"^ +- (.*)$", said, re.M)
     guards = [_GUARD.match(line) for line in lines]
     found: dict[tuple[str, int], None] = {}
     for guard in guards:

@@ -109,6 +109,18 @@ def test_a_dim_that_cannot_vary_is_explained() -> None:
     assert len(message.splitlines()) < 12
 
 
+def test_branches_that_leave_a_single_size_are_explained() -> None:
+    def odd_rows(x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[0]
+        if n != 2 and n % 2 != 0:
+            x = x + 1
+        return x * 2 if (3 * n - 1) // n == 2 else x
+
+    message = failure(Calls(odd_rows), torch.rand(5, 3), shapes=({0: "n"},))
+    assert "does not export with n of any size" in message
+    assert "a specialized value" in message
+
+
 def test_a_module_may_try_a_call_and_catch_what_it_raises() -> None:
     class Tries(nn.Module):
         def __init__(self) -> None:
