@@ -42,6 +42,7 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import REAL, import_dtype, raised_at
+from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
 
 export_lock = threading.Lock()
@@ -67,6 +68,8 @@ _CAN_DEFER = (
 """Whether torch can leave to the call what it cannot show of sizes; older ones cannot."""
 _MADE_CONSTANT = ("specialized it to be a constant", "satisfy the generated guard")
 """What torch says where the code asks a size for its value."""
+_TAKES_NO_SIZES = (TypeError, AttributeError, AssertionError)
+"""What code raises that asks whether a size is an integer of Python's, and functions of C."""
 _MUST_BE_CONSTANT = "Specializations unexpectedly required"
 """What torch says, behind its guards, of a size for which they leave a single value."""
 _GUARD = re.compile(
@@ -78,6 +81,8 @@ example's."""
 _TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
 """Sizes that such guards are evaluated for, beside those near the numbers in them."""
 _MOST_GAPS = 8
+_MOST_TURNS = 3
+"""Exports with other functions of sizes, each also in the files where the one before was asked."""
 _ROUNDINGS = 4
 """Of half precision, by which two ways to compute one thing may differ."""
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
@@ -441,11 +446,23 @@ def _with_named_sizes(
     try:
         return _with_what_it_needs(export, module, plan)
     except Exception as error:  # torch has a class of its own for every kind of guard
-        if not plan.names or not any(said in str(error) for said in _MADE_CONSTANT):
+        is_of_sizes = isinstance(error, _TAKES_NO_SIZES) or any(
+            said in str(error) for said in _MADE_CONSTANT
+        )
+        if not plan.names or not is_of_sizes:
             raise
+        found, namespaces = [*namespaces_of(module), *namespaces_at(error)], []
         functions = SizeFunctions()
-        with contextlib.suppress(Exception), functions:
-            return _with_what_it_needs(export, module, plan)
+        for _ in range(_MOST_TURNS):
+            namespaces = list({id(names): names for names in (*namespaces, *found)}.values())
+            functions = SizeFunctions()
+            try:
+                with functions, SizeBuiltins(namespaces):
+                    return _with_what_it_needs(export, module, plan)
+            except Exception as again:
+                found = [*functions.namespaces, *namespaces_at(again)]
+            if {id(names) for names in found} <= {id(names) for names in namespaces}:
+                break
         asked += functions.asked
         raise
 
@@ -456,8 +473,8 @@ def _told(asked: Sequence[str]) -> str:
         return ""
     places = "".join([f"\n  {place}" for place in asked[:4]])
     return (
-        " Sizes were asked for their values (float(n) makes a constant; n * 1.0 does not, n // 2 "
-        f"instead of int(n / 2), a tensor's own arithmetic instead of math's) at{places}"
+        " Sizes were asked for their values (range(n), [0] * n and functions of C make constants; "
+        f"torch.arange(n), torch.zeros(n) and a tensor's own arithmetic do not) at{places}"
     )
 
 

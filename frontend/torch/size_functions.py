@@ -4,17 +4,19 @@
 
 Their arguments are numbers of C++ or of C, for which torch asks a size for its value; torch.export
 then says that the code made a constant of it. A module of which it says so is exported once more
-with these in their place. ``float(n)`` and ``int(n / 2)`` are Python's own: where they stand is
-told.
+with these in their place, and with those of Python itself (``size_builtins.py``). What still asks a
+size for its value is told.
 """
 
 from __future__ import annotations
 
+import linecache
 import math
-import traceback
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -24,7 +26,10 @@ from torch.utils import _pytree as pytree
 
 from .decompositions import decomposes
 
-_OTHERS = (f"{Path(torch.__file__).parent}/", __file__, "<")
+_OTHERS = (
+    f"{Path(torch.__file__).parent}/", __file__, str(Path(__file__).with_name("size_builtins.py")),
+    "<",
+)  # fmt: skip
 _ASKS = (
     (torch.SymInt, "__int__"), (torch.SymInt, "__index__"), (torch.SymFloat, "__float__"),
     (torch.SymFloat, "__int__"),
@@ -49,7 +54,9 @@ class SizeFunctions(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
-        """The lines that asked a named size for its value by ``int()`` or ``float()``."""
+        """The lines that asked a named size for its value."""
+        self.namespaces: list[dict[str, Any]] = []
+        """Those of the files that these lines stand in."""
 
     def __enter__(self) -> SizeFunctions:
         self._held = {name: getattr(math, name) for name in _MATHS}
@@ -72,12 +79,20 @@ class SizeFunctions(TorchFunctionMode):
 
         @wraps(function)
         def told(number: Any) -> Any:
-            place = _place()
-            if place and not number.node.is_constant() and place not in self.asked:
-                self.asked.append(place)
+            frame = None if number.node.is_constant() else _frame_of_a_model()
+            if frame is not None:
+                self._tell(frame)
             return function(number)
 
         return told
+
+    def _tell(self, frame: FrameType) -> None:
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        place = f"{file}:{line}: {linecache.getline(file, line).strip()}"
+        if place not in self.asked:
+            self.asked.append(place)
+        if all(frame.f_globals is not names for names in self.namespaces):
+            self.namespaces.append(frame.f_globals)
 
     def __torch_function__(
         self,
@@ -92,12 +107,12 @@ class SizeFunctions(TorchFunctionMode):
         return func(*args, **given)
 
 
-def _place() -> str:
-    """The innermost line outside of torch and of this file, if it is of a model: ``m.py:12: x``."""
-    for frame in reversed(traceback.extract_stack()[:-2]):
-        if not frame.filename.startswith(_OTHERS):
-            return f"{frame.filename}:{frame.lineno}: {frame.line}"
-    return ""
+def _frame_of_a_model() -> FrameType | None:
+    """The innermost frame outside of torch and of this front end, of those that call this."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(_OTHERS):
+        frame = frame.f_back
+    return frame
 
 
 def is_named(value: Any) -> bool:

@@ -43,6 +43,13 @@ class NoDim(FrontendError):
     """Arithmetic on sizes that is none of ours."""
 
 
+def _unknown(e: Any) -> NoDim:
+    return NoDim(
+        f"the symbolic size {e} ({type(e).__name__}) cannot be imported; make the dims it depends "
+        "on static."
+    )
+
+
 def _is_rounded_twice(under: int, factor: int) -> bool:
     """Whether Python's ``n / under * factor`` may miss a whole number that it is: ``61 / 7 * 7`` is
     less than 61. Without a common factor but 2 it is whole where ``n / under`` is exact."""
@@ -165,8 +172,9 @@ class SymbolTable:
         kind = type(e).__name__
         if kind in _ROUNDED:
             rounded = self._rounded(kind, e.args[0])
-            if rounded is not None:
-                return rounded
+            if rounded is None:
+                raise _unknown(e)
+            return rounded
         terms = [self.expression(a) for a in e.args]
         if kind == "Abs":
             return maximum(terms[0], -terms[0])
@@ -176,10 +184,7 @@ class SymbolTable:
             return _BINARY[kind](terms[0], terms[1])
         if kind == "Pow" and isinstance(terms[1], IntImm) and terms[1].value > 0:
             return reduce(_FOLDS["Mul"], [terms[0]] * terms[1].value)
-        raise NoDim(
-            f"the symbolic size {e} ({kind}) cannot be imported; make the dims it depends on "
-            "static."
-        )
+        raise _unknown(e)
 
     def _rounded(self, kind: str, e: Any) -> Expr | None:
         """A real number made whole; None where that is no size."""
