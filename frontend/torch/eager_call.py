@@ -33,24 +33,33 @@ def eager_call(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
 @contextlib.contextmanager
 def unchanged(module: torch.nn.Module) -> Iterator[None]:
     """Whatever calls do with them, afterwards buffers are the same tensors with their values again,
-    other attributes the same objects, lists, dicts and sets among them with what they held, and
-    gradients and the state of random numbers what they were."""
-    held = [(d, dict(d)) for m in module.modules() for d in (vars(m), m._buffers)]
-    filled = list(_containers([x for attributes, _ in held for x in attributes.values()]))
+    and attributes, gradients and the state of random numbers what they were."""
     kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
     with own_gradients(module), torch.random.fork_rng(devices=[]):
         try:
-            yield
+            with own_attributes(module):
+                yield
         finally:
-            for place, attributes in held:
-                place.clear()
-                place.update(attributes)
-            for container, values in filled:
-                _refill(container, values)
             with torch.no_grad():
                 for buffer, before in kept:
                     if not torch.equal(buffer, before):
                         buffer.copy_(before)
+
+
+@contextlib.contextmanager
+def own_attributes(module: torch.nn.Module) -> Iterator[None]:
+    """Afterwards attributes of a module and of those in it are the same objects, lists, dicts and
+    sets among them with what they held."""
+    held = [(d, dict(d)) for m in module.modules() for d in (vars(m), m._buffers)]
+    filled = list(_containers([x for attributes, _ in held for x in attributes.values()]))
+    try:
+        yield
+    finally:
+        for place, attributes in held:
+            place.clear()
+            place.update(attributes)
+        for container, values in filled:
+            _refill(container, values)
 
 
 def _containers(values: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:

@@ -37,13 +37,14 @@ from .derivatives import (
     traced_below_autograd,
 )
 from .dynamic_shapes import ExportPlan, plan_export
-from .eager_call import eager_call, own_gradients, unchanged
+from .eager_call import eager_call, own_attributes, own_gradients, unchanged
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import REAL, import_dtype, raised_at
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
+from .traced_data import traced_data
 
 export_lock = threading.Lock()
 """torch traces one module a process at a time: a second thread would find its state occupied."""
@@ -408,6 +409,8 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
         with (
             quiet_torch(),
             torch.no_grad(),
+            own_attributes(module),  # a cache would keep tensors that have no values
+            traced_data(),
             _named_keywords(module, plan),
             _paths_of_examples(),
             _failing_calls(),

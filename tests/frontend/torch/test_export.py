@@ -356,6 +356,33 @@ def test_checks_of_sizes_leave_a_modules_buffers_as_they_were() -> None:
     assert held.item() == 0
 
 
+class Remembers(nn.Module):
+    """Keeps what it made for each length, as tables of positions are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables: dict[int, torch.Tensor] = {}
+        self.last: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        if n not in self.tables:
+            self.tables[n] = torch.arange(n) * 0.5
+        self.last.append(x)
+        return x + self.tables[n]
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_caches_keep_no_tensors_of_the_trace() -> None:
+    module, x = Remembers(), torch.rand(2, 4)
+    for shapes in (None, ({0: "n"},)):
+        program, _ = export_module(module, (x,), None, shapes)
+        assert not module.tables
+        assert not module.last
+        torch.testing.assert_close(run_program(program, [x])[0], x + torch.arange(4) * 0.5)
+    torch.testing.assert_close(module(x), x + torch.arange(4) * 0.5)
+
+
 class TakesAnything(nn.Module):
     def forward(self, x: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
         return x + inputs["y"] * inputs["scale"]
