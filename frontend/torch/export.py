@@ -454,7 +454,8 @@ def _with_named_sizes(
         )
         if not plan.names or not is_of_sizes:
             raise
-        found, namespaces = [*namespaces_of(module), *namespaces_at(error)], []
+        found = [*namespaces_of(module), *namespaces_at(error)]
+        namespaces: list[dict[str, Any]] = []
         functions = SizeFunctions()
         for _ in range(_MOST_TURNS):
             namespaces = list({id(names): names for names in (*namespaces, *found)}.values())

@@ -19,18 +19,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from ...support.errors import FrontendError
 
 _TORCH = f"{Path(torch.__file__).parent}/"
-_DATA: Any = torch._C.TensorBase.data  # type: ignore[attr-defined]
+_DATA: Any = torch._C.TensorBase.data
 
 
 @contextmanager
 def traced_data() -> Iterator[None]:
     """In code other than torch's the data of tensors that are traced are what is here."""
-    vars_of_tensor: Any = torch.Tensor
-    vars_of_tensor.data = property(_read, _set)
+    tensor: Any = torch.Tensor
+    tensor.data = property(_read, _set)
     try:
         yield
     finally:
-        del vars_of_tensor.data
+        del tensor.data
 
 
 def _read(x: torch.Tensor) -> Any:
