@@ -3,6 +3,7 @@ them, and anything else through DLPack. Nothing here knows a model."""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -16,6 +17,7 @@ from ..support.errors import (
     DTypeMismatchError,
     ShapeMismatchError,
 )
+from ..support.wording import spoken
 from ..vm.fast_entry import ArrayKind
 from ..vm.program import Param
 from ..vm.shape_text import compile_shapes
@@ -248,18 +250,28 @@ def random_inputs(
     for p in params:
         names = named_dims([p])
         if names and size is None:
-            raise ArgumentError(
-                f"input {p.name!r} has the named size {names[0]!r}; pass inputs of a size of your "
-                f"choice, or on the command line --sizes {names[0]}=8."
+            how = spoken(
+                "pass inputs of a size of your choice",
+                f"say what it is, as in --sizes {','.join([f'{n}=8' for n in named_dims(params)])}",
             )
+            raise ArgumentError(f"input {p.name!r} has the named size {names[0]!r}; {how}.")
         values = [size[n] if isinstance(size, Mapping) else size or 0 for n in names]
         shape = compile_shapes(p.spec.shape, names)(values)
-        if p.spec.dtype == "bfloat16":
-            made.append(array(rng.random(shape), "bfloat16"))
-        elif p.spec.dtype.startswith("float"):
-            made.append(array(rng.random(shape).astype(p.spec.dtype)))
-        else:
-            whole = empty(shape, p.spec.dtype)
-            whole.data[...] = rng.integers(0, 2, shape)
-            made.append(whole)
+        try:
+            made.append(_random(rng, shape, p.spec.dtype))
+        except (MemoryError, ValueError) as error:
+            raise ArgumentError(
+                f"input {p.name!r} of shape {tuple(shape)} would have {math.prod(shape):,} "
+                "elements, for which the system has no memory. Give smaller sizes."
+            ) from error
     return made
+
+
+def _random(rng: np.random.Generator, shape: Sequence[int], dtype: str) -> Tensor:
+    if dtype == "bfloat16":
+        return array(rng.random(shape), "bfloat16")
+    if dtype.startswith("float"):
+        return array(rng.random(shape).astype(dtype))
+    whole = empty(shape, dtype)
+    whole.data[...] = rng.integers(0, 2, shape)
+    return whole

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 from ..support.errors import ConfigError
 from ..support.target import Target
 from .code_cache import CodeCache, code_cache
-from .compile import compile
 from .console import print_table
+from .model_options import compile_model
 
 
 def _cache() -> CodeCache:
@@ -57,7 +56,7 @@ def run_clear(options: argparse.Namespace) -> int:
 
 def run_explain(options: argparse.Namespace) -> int:
     _cache()
-    use = compile(Path(options.model), target=options.target).report.cache
+    use = compile_model(options).report.cache
     print(f"{len(use.found)} of {len(use.found) + len(use.missed)} parts were there")
     rows = [[name, "found"] for name in use.found] + [[n, r] for n, r in use.missed.items()]
     print_table(options.model, ["part", ""], rows)

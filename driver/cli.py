@@ -9,13 +9,17 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
 
 from ..support.choices import STAGES, TASK_SCHEDULERS
 from ..support.config import describe_flags
 from ..support.errors import BurnishError, nearest
+from ..support.wording import command_line
+from .option_types import number, place, precision, sizes, whole_number
 
 _RECORDS = "a database, or a file of JSON lines"
 
@@ -34,8 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     module, name = options.command
     try:
-        command = getattr(import_module(f".{module}", __package__), f"run_{name}")
-        return int(command(options))
+        with command_line(), _plain_warnings():
+            command = getattr(import_module(f".{module}", __package__), f"run_{name}")
+            return int(command(options))
     except BrokenPipeError:
         # The reader went away (``burnish show ... | head``): nothing more may be flushed to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,6 +53,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         for note in getattr(error, "__notes__", ()):
             print(f"  {note}", file=sys.stderr)
         return 2
+    except OSError as error:
+        print(f"burnish: {_of_system(error)}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        print(
+            f"burnish: the system gives no more memory{f': {error}' if str(error) else ''}. "
+            "Smaller models, inputs and --sizes need less.",
+            file=sys.stderr,
+        )
+        return 2
+
+
+def _of_system(error: OSError) -> str:
+    """What the system refused: a full disk, a file that went away meanwhile."""
+    place = "" if error.filename is None else f"{error.filename}: "
+    return f"{place}{error.strerror or error}."
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings as one line each, without the place in a file of the library."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *rest, **more: f"burnish: warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,17 +112,6 @@ class _Parser(argparse.ArgumentParser):
         super().error(f"{message}.{hints}" if hints else message)
 
 
-def _sizes(text: str) -> dict[str, int]:
-    """``batch=8,length=128`` by name."""
-    found: dict[str, int] = {}
-    for part in text.split(","):
-        name, is_given, size = part.partition("=")
-        if not is_given or not size.strip().isdecimal():
-            raise argparse.ArgumentTypeError(f"expected NAME=N,..., as in batch=8; found {text!r}")
-        found[name.strip()] = int(size)
-    return found
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="burnish",
@@ -105,23 +126,20 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=("commands", name))
         return sub
 
-    def add_model(sub: argparse.ArgumentParser, *, saved: bool = True) -> None:
-        sub.add_argument("model", help="an ONNX file" + (", or one of burnish's" if saved else ""))
-        sub.add_argument(
-            "--target", default="native", help="e.g. 'native -threads=1', 'llvm -mcpu=haswell'"
-        )
-        sub.add_argument("--threads", type=int, default=None, help="threads of a call")
-
     def add_sizes(sub: argparse.ArgumentParser, text: str) -> None:
         sub.add_argument(
-            "--sizes", action="append", default=[], type=_sizes, metavar="NAME=N,...", help=text
+            "--sizes", action="append", default=[], type=sizes, metavar="NAME=N,...", help=text
         )
 
     at = "what named sizes are in random inputs, e.g. batch=8,length=128; repeatable: one by one"
     sub = add("compile", "Compile a model and print the report.")
-    add_model(sub, saved=False)
-    sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the compiled model")
-    sub.add_argument("--report", metavar="FILE.html", help="keep a page with all there is to see")
+    _add_model(sub, saved=False)
+    sub.add_argument(
+        *("-o", "--output"), type=place, metavar="FILE.burnish", help="save the compiled model"
+    )
+    sub.add_argument(
+        "--report", type=place, metavar="FILE.html", help="keep a page with all there is to see"
+    )
     sub.add_argument(
         "--variant",
         action="append",
@@ -131,49 +149,60 @@ def _parser() -> argparse.ArgumentParser:
     sub = add("inspect", "Check a saved model and print what is in it.")
     sub.add_argument("file", metavar="FILE.burnish")
     sub = add("run", "Run a model on .npy inputs (or random ones) and print or keep the outputs.")
-    add_model(sub)
+    _add_model(sub)
     _add_inputs(sub)
     add_sizes(sub, at)
     sub.add_argument(
         "--output",
+        type=place,
         metavar="FILE.npz",
         help="keep the outputs as output_0, output_1, ... (output_0.KEY of a dict, output_0.0 of a "
         "list; bfloat16 as float32)",
     )
     sub = add("bench", "Time a model on random inputs.")
-    add_model(sub)
+    _add_model(sub)
     add_sizes(sub, at)
     sub = add("profile", "Show where the time of a call goes, kernel by kernel.")
-    add_model(sub)
+    _add_model(sub)
     _add_inputs(sub)
     add_sizes(sub, at)
-    sub.add_argument("--seconds", type=float, default=0.5, help="how long to measure (0.5)")
-    sub.add_argument("--trace", metavar="FILE.json", help="keep a run for chrome://tracing")
+    sub.add_argument("--seconds", type=number(), default=0.5, help="how long to measure (0.5)")
+    sub.add_argument(
+        "--trace", type=place, metavar="FILE.json", help="keep a run for chrome://tracing"
+    )
     sub = add("verify", "Compare a model with ONNX's reference evaluator, value by value.")
-    add_model(sub)
+    _add_model(sub)
     sub.add_argument(
         "--source", metavar="FILE.onnx", help="what a saved model is compared with, by its outputs"
     )
     _add_inputs(sub)
     add_sizes(sub, at)
     sub.add_argument(
-        "--tolerance", type=float, help="the largest error, relative to a value's largest element"
+        "--tolerance",
+        type=number(may_be_zero=True),
+        help="the largest error, relative to a value's largest element",
     )
     sub = add("show", "Print a model's IR at a stage.")
-    add_model(sub)
+    _add_model(sub)
     sub.add_argument(
         "--stage",
         choices=[s for s in STAGES if s[:2] not in ("50", "60")],
         help="30-fused if not given; 40-scheduled of a saved model, which has 70-bytecode too",
     )
     sub = add("tune", "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
-    add_model(sub, saved=False)
+    _add_model(sub, saved=False, tunes=True)
     add_sizes(sub, "named sizes to measure at, e.g. batch=1; repeatable: one program for all")
-    sub.add_argument("--minutes", type=float, help="budget in minutes")
-    sub.add_argument("--trials", type=int, help="budget in measured candidates")
-    sub.add_argument("--database", default="burnish-records.db", help="where records are kept")
-    sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the tuned model")
-    sub.add_argument("--report", metavar="DIR", help="keep the report and its plots there")
+    sub.add_argument("--minutes", type=number(), help="budget in minutes")
+    sub.add_argument("--trials", type=whole_number(), help="budget in measured candidates")
+    sub.add_argument(
+        "--database", type=place, default="burnish-records.db", help="where records are kept"
+    )
+    sub.add_argument(
+        *("-o", "--output"), type=place, metavar="FILE.burnish", help="save the tuned model"
+    )
+    sub.add_argument(
+        "--report", type=place, metavar="DIR", help="keep the report and its plots there"
+    )
     sub.add_argument(
         "--task-scheduler", choices=TASK_SCHEDULERS, default="gradient", help="who gets the budget"
     )
@@ -190,8 +219,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub = add("worker", "Build and time candidates for searches on other machines.")
     sub.add_argument("--connect", metavar="ADDRESS", required=True, help="of a dask scheduler")
-    sub.add_argument("--builders", type=int, help="candidates built at once")
-    sub.add_argument("--runners", type=int, default=1, help="candidates timed at once")
+    sub.add_argument("--builders", type=whole_number(0), help="candidates built at once")
+    sub.add_argument("--runners", type=whole_number(0), default=1, help="candidates timed at once")
     sub = add("serve", "Serve saved models over HTTP (Open Inference protocol). SIGHUP reloads.")
     sub.set_defaults(command=("serve_commands", "serve"))
     _add_serving(sub)
@@ -212,9 +241,42 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--download", action="store_true", help="fetch the data set (into --data, or ./data)"
     )
-    sub.add_argument("--trials", type=int, default=48, help="candidates to measure")
-    sub.add_argument("--threads", type=int, default=1, help="threads of a call")
+    sub.add_argument("--trials", type=whole_number(0), default=48, help="candidates to measure")
+    sub.add_argument("--threads", type=whole_number(), default=1, help="threads of a call")
     return parser
+
+
+def _add_model(sub: argparse.ArgumentParser, *, saved: bool = True, tunes: bool = False) -> None:
+    """A model, and what ``burnish.compile`` takes beside it."""
+    sub.add_argument("model", help="an ONNX file" + (", or one of burnish's" if saved else ""))
+    sub.add_argument(
+        "--target", help="e.g. 'native -threads=1', 'llvm -mcpu=haswell', znver4 (this machine)"
+    )
+    sub.add_argument("--threads", type=whole_number(), help="threads of a call")
+    sub.add_argument(
+        "--precision",
+        type=precision,
+        metavar="WORD",
+        help="fast (the default), strict, bfloat16, float16, int8, int8-weights, ...; or by layer: "
+        "'head=float32,*=int8-weights'",
+    )
+    sub.add_argument(
+        "--fallback", choices=("onnx",), help="let ONNX's evaluator run what cannot be compiled"
+    )
+    sub.add_argument("--checked", action="store_true", help="refuse indices that are out of range")
+    sub.add_argument(
+        "--specialize",
+        action="append",
+        default=[],
+        type=sizes,
+        metavar="NAME=N,...",
+        help="named sizes to compile a program of their own for, e.g. batch=1; repeatable",
+    )
+    sub.set_defaults(tunes=tunes)
+    if not tunes:
+        sub.add_argument(
+            "--database", type=place, metavar="FILE", help="records of burnish tune to schedule by"
+        )
 
 
 def _add_cache_commands(sub: argparse.ArgumentParser) -> None:
@@ -229,27 +291,35 @@ def _add_cache_commands(sub: argparse.ArgumentParser) -> None:
     add("list", "List what is kept, what was used last first.")
     add("clear", "Remove everything that is kept.")
     made = add("explain", "Compile a model, and say what of it was kept, and why the rest was not.")
-    made.add_argument("model", help="an ONNX file")
-    made.add_argument("--target", default="native", help="e.g. 'llvm -mcpu=haswell'")
+    _add_model(made, saved=False)
 
 
 def _add_serving(sub: argparse.ArgumentParser) -> None:
     """The options of ``burnish serve``."""
     sub.add_argument("models", nargs="+", metavar="[NAME=]FILE.burnish", help="saved models")
     sub.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
-    sub.add_argument("--port", type=int, default=8000, help="port to listen at (8000)")
-    sub.add_argument("--threads", type=int, default=None, help="threads of a call")
+    sub.add_argument(
+        "--port", type=whole_number(0, 65535), default=8000, help="port to listen at (8000)"
+    )
+    sub.add_argument("--threads", type=whole_number(), help="threads of a call")
     sub.add_argument(
         "--batch", default="batch", metavar="DIM", help="dim that requests are joined along (batch)"
     )
-    sub.add_argument("--max-batch", type=int, default=32, help="rows run together; 1: none (32)")
     sub.add_argument(
-        "--batch-ms", type=float, default=2.0, help="how long a request waits for others (2)"
+        "--max-batch", type=whole_number(), default=32, help="rows run together; 1: none (32)"
     )
-    sub.add_argument("--max-requests", type=int, default=256, help="requests in flight (256)")
-    sub.add_argument("--max-mb", type=float, default=64, help="of one request (64)")
-    sub.add_argument("--max-total-mb", type=float, default=512, help="of all in flight (512)")
-    sub.add_argument("--timeout", type=float, default=30, help="seconds of a request (30)")
+    sub.add_argument(
+        "--batch-ms",
+        type=number(may_be_zero=True),
+        default=2.0,
+        help="how long a request waits for others (2)",
+    )
+    sub.add_argument(
+        "--max-requests", type=whole_number(), default=256, help="requests in flight (256)"
+    )
+    sub.add_argument("--max-mb", type=number(), default=64, help="of one request (64)")
+    sub.add_argument("--max-total-mb", type=number(), default=512, help="of all in flight (512)")
+    sub.add_argument("--timeout", type=number(), default=30, help="seconds of a request (30)")
 
 
 def _add_inputs(sub: argparse.ArgumentParser) -> None:
@@ -279,7 +349,7 @@ def _add_db_commands(sub: argparse.ArgumentParser) -> None:
     made = add("show", "Print a record's schedule as Python.")
     made.add_argument("workload", nargs="?", help="a name, or the first digits of a hash")
     made.add_argument("--target", help="only targets whose key contains this")
-    made.add_argument("--rank", type=int, default=1, help="1 is the fastest record")
+    made.add_argument("--rank", type=whole_number(), default=1, help="1 is the fastest record")
     made.add_argument("--text", action="store_true", help="print the workload's program too")
     add("export", "Write all records as JSON lines.").add_argument("output")
     made = add("import", "Take over records from JSON lines.", "a database; made if new")
@@ -287,4 +357,4 @@ def _add_db_commands(sub: argparse.ArgumentParser) -> None:
     made = add("merge", "Take over the records of other files.", "a database; made if new")
     made.add_argument("source", nargs="+", help=_RECORDS)
     made = add("prune", "Keep the best records of each workload only.", "a database")
-    made.add_argument("--keep", type=int, default=1, help="how many of a workload (1)")
+    made.add_argument("--keep", type=whole_number(), default=1, help="how many of a workload (1)")

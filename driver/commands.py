@@ -7,7 +7,6 @@ take the time of importing a compiler.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -28,39 +27,31 @@ from ..tuner.measuring.remote_worker import serve_cluster
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm import parallel
-from ..vm.artifact import is_artifact, open_artifact, read_artifact
+from ..vm.artifact import open_artifact, read_artifact
 from ..vm.signature import named_dims
 from ..vm.tensor import Tensor
 from .arrays import random_inputs
-from .compile import compile
 from .compiled_model import CompiledModel
 from .console import format_seconds, print_table
 from .given_sizes import whole_sizes
 from .input_files import read_inputs
 from .kernels import resolve_target
-from .load import load
 from .loaded_model import LoadedModel
+from .model_options import compile_model, load_model
+from .places import verify_places
 from .timing import time_interleaved
 from .tune import verify_budget
 from .tune_report import report_text, save_report
 from .verification import Verification
 
 
-def _compile(options: argparse.Namespace) -> CompiledModel:
-    return compile(Path(options.model), target=options.target, threads=options.threads)
-
-
-def _load(options: argparse.Namespace) -> CompiledModel | LoadedModel:
-    """A model compiled now, or one from a file of ``save``."""
-    if is_artifact(options.model):
-        return load(options.model, threads=options.threads)
-    return _compile(options)
-
-
 def run_compile(options: argparse.Namespace) -> int:
     if options.variant and not options.output:
         raise ArgumentError("--variant is for the file that is saved: name it with -o.")
-    model = _compile(options)
+    for variant in options.variant or ():
+        resolve_target(variant)
+    verify_places({"-o": options.output, "--report": options.report})
+    model = compile_model(options)
     print(model.report)
     if options.output:
         saved = model.save(options.output, targets=options.variant or None)
@@ -141,7 +132,13 @@ def _dtypes(model: CompiledModel | LoadedModel) -> list[str]:
 
 
 def run_run(options: argparse.Namespace) -> int:
-    model = _load(options)
+    if options.output and Path(options.output).suffix != ".npz":
+        raise ArgumentError(
+            f"--output: expected a file that ends in .npz, which has a name for each output; "
+            f"found {options.output!r}."
+        )
+    verify_places({"--output": options.output})
+    model = load_model(options)
     for inputs in _inputs(model, options, kept="--output" if options.output else ""):
         result = model.run(inputs)
         named = named_outputs(result)
@@ -165,7 +162,7 @@ def _values(leaf: Any) -> Any:
 
 
 def run_bench(options: argparse.Namespace) -> int:
-    model = _load(options)
+    model = load_model(options)
     for inputs in _inputs(model, options):
         timing = time_interleaved({"model": partial(model, *inputs)}, seconds=0.1)["model"]
         minimum, median = (format_seconds(t) for t in (timing.minimum, timing.median))
@@ -174,7 +171,8 @@ def run_bench(options: argparse.Namespace) -> int:
 
 
 def run_profile(options: argparse.Namespace) -> int:
-    model = _load(options)
+    verify_places({"--trace": options.trace})
+    model = load_model(options)
     for inputs in _inputs(model, options, kept="--trace" if options.trace else ""):
         found = model.profile(*inputs, seconds=options.seconds)
         print(found)
@@ -184,7 +182,7 @@ def run_profile(options: argparse.Namespace) -> int:
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    model = _load(options)
+    model = load_model(options)
     if isinstance(model, LoadedModel):
         verify: Callable[..., Verification] = partial(model.verify, source=_source(options))
     elif options.source:
@@ -216,7 +214,7 @@ def _source(options: argparse.Namespace) -> Path:
 
 
 def run_show(options: argparse.Namespace) -> int:
-    model = _load(options)
+    model = load_model(options)
     if options.stage:
         model.show(options.stage)
     else:
@@ -226,8 +224,8 @@ def run_show(options: argparse.Namespace) -> int:
 
 def run_tune(options: argparse.Namespace) -> int:
     verify_budget(options.trials, options.minutes)
-    _verify_places(options)
-    model = _compile(options)
+    verify_places({"-o": options.output}, {"--report": options.report})
+    model = compile_model(options)
     # The database outlives the search: what was measured is in it whatever happens.
     with TuningDatabase(options.database, makes_folders=False) as database:
         result = model.tune(
@@ -248,25 +246,6 @@ def run_tune(options: argparse.Namespace) -> int:
     if options.output:
         print(f"wrote {model.save(options.output).path}")
     return 0
-
-
-def _verify_places(options: argparse.Namespace) -> None:
-    """Raise ArgumentError where what a search finds could not be written when it is over."""
-    kept = []
-    if options.output:
-        place = Path(options.output).absolute()
-        if place.is_dir():
-            raise ArgumentError(f"-o: expected the name of a file; {place} is a folder.")
-        kept.append(("-o", place.parent))
-    if options.report:
-        place = Path(options.report).absolute()
-        kept.append(("--report", next(p for p in (place, *place.parents) if p.exists())))
-    for option, folder in kept:
-        if not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise ArgumentError(
-                f"{option}: nothing can be written into {folder}; expected a place in a folder "
-                "that is there and may be written."
-            )
 
 
 def run_worker(options: argparse.Namespace) -> int:

@@ -28,6 +28,7 @@ from ..support.errors import (
 )
 from ..support.keywords import hinted
 from ..support.target import Target
+from ..support.wording import spoken
 from ..tuner.analytic import schedule_analytically
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
@@ -505,13 +506,16 @@ class CompiledModel(CallableModel[ModelSignature]):
         if not isinstance(records, TuningDatabase):
             records = TuningDatabase(records, makes_folders=False)
         names = current.imported.dim_names
-        measured = whole_sizes(sizes, "sizes", names)
+        measured = whole_sizes(sizes, spoken("sizes", "--sizes"), names)
         tasks = extract_tasks(current.executable.stages["30-fused"], self._target, measured)
         if not tasks and names and not measured:
-            given = ", ".join([f"{n!r}: 1" for n in names])
+            how = spoken(
+                f"tune(sizes=[{dict.fromkeys(names, 1)}])",
+                f"--sizes {','.join([f'{n}=1' for n in names])}",
+            )
             raise TuningError(
                 "the model has no kernel of fixed sizes to tune. Say at which sizes it is to be "
-                f"measured, as in tune(sizes=[{{{given}}}])."
+                f"measured, as in {how}."
             )
         if not tasks:
             raise TuningError("the model has no kernel that can be tuned.")

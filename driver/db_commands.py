@@ -9,7 +9,7 @@ from pathlib import Path
 from ..support.errors import TuningError
 from ..tensorir.schedule import Trace
 from ..tuner.records.database import TuningDatabase, TuningRecord
-from ..tuner.records.records_io import export_records, import_records, open_records
+from ..tuner.records.records_io import export_records, import_records, open_records, read_entries
 from ..tuner.records.stats import WorkloadStats, database_stats, failure_reasons, find_workload
 from .console import format_seconds, print_table
 
@@ -49,7 +49,7 @@ def run_best(options: argparse.Namespace) -> int:
 
 def run_show(options: argparse.Namespace) -> int:
     with open_records(options.file) as database:
-        workload = find_workload(database, options.workload)
+        workload = find_workload(database, options.workload, options.file)
         record = _ranked(database, workload, options)
         text = database.text(record.source)
     print(f"# {record.workload[:12]} on {record.target}")
@@ -86,6 +86,10 @@ def run_export(options: argparse.Namespace) -> int:
 
 
 def run_import(options: argparse.Namespace) -> int:
+    # All are read before any is taken over: a bad one is found before anything is changed.
+    for source in options.source:
+        for _ in read_entries(source):
+            pass
     with TuningDatabase(options.file) as database:
         for source in options.source:
             print(f"{import_records(database, source)} records from {source}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..support.errors import ArgumentError, nearest
+from ..support.wording import spoken
 
 Sizes: TypeAlias = Mapping[str, int]
 """A value for each of some named sizes."""
@@ -38,9 +39,10 @@ def whole_sizes(
             verify_name(name, argument, names)
         missing = [n for n in names if n not in sizes]
         if missing:
+            given = spoken(str(dict(sizes)), ",".join([f"{n}={v}" for n, v in sizes.items()]))
             raise ArgumentError(
-                f"{argument}: {dict(sizes)} leaves {', '.join(map(repr, missing))} open; a call "
-                "needs a number for each."
+                f"{argument}: {given} leaves {', '.join(map(repr, missing))} open; a call needs a "
+                "number for each."
             )
     return found
 
@@ -50,7 +52,8 @@ def verify_name(name: str, argument: str, names: Sequence[str]) -> None:
     if name not in names:
         raise ArgumentError(
             f"{argument}: no input has a size {name!r}; there are {', '.join(names) or 'none'}."
-            f"{nearest(name, names)} Sizes get names by dynamic_shapes, or in an ONNX file."
+            f"{nearest(name, names)} Sizes get names "
+            f"{spoken('by dynamic_shapes, or in an ONNX file', 'in the ONNX file')}."
         )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import ArgumentError
+from ..support.file_kind import HEAD_BYTES, kind_of_file
 from ..vm.tensor import Tensor, array
 from .arrays import torch_to_tensor
 
@@ -59,8 +60,25 @@ def _of_numpy(name: str) -> np.ndarray:
     try:
         found: np.ndarray = np.load(name, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise ArgumentError(f"{name}: cannot be read as .npy: {error}") from error
+        raise _unreadable(name, ".npy", error) from error
+    if not isinstance(found, np.ndarray):
+        raise ArgumentError(
+            f"{name}: expected one array (.npy); found an archive of several (.npz). Keep each in "
+            "a file of its own, or all in one .safetensors."
+        )
     return found
+
+
+def _unreadable(name: str, kind: str, error: Exception) -> ArgumentError:
+    """Of a file that is missing, or none of its kind."""
+    if isinstance(error, OSError) and error.strerror:
+        return ArgumentError(f"{name} cannot be read: {error.strerror}.")
+    with open(name, "rb") as file:
+        found, _ = kind_of_file(name, file.read(HEAD_BYTES))
+    return ArgumentError(
+        f"{name}: cannot be read as {kind}: it is {found}. Inputs are .npy, .pt (tensors of "
+        "torch.save) or .safetensors."
+    )
 
 
 def _of_torch(name: str) -> list[Any]:
@@ -70,7 +88,12 @@ def _of_torch(name: str) -> list[Any]:
 
         held = torch.load(name, map_location="cpu", weights_only=True)
     except Exception as error:  # whatever torch and pickle raise for a file that is none
-        raise ArgumentError(f"{name}: cannot be read as a file of torch.save: {error}") from error
+        if isinstance(error, OSError):
+            raise _unreadable(name, ".pt", error) from error
+        problem = str(error).partition("\n")[0]
+        raise ArgumentError(
+            f"{name}: cannot be read as a file of torch.save that holds tensors alone: {problem}"
+        ) from error
     values = list(held.values()) if isinstance(held, dict) else held
     values = list(values) if isinstance(values, (list, tuple)) else [values]
     if not values or not all(isinstance(x, torch.Tensor) for x in values):
@@ -95,7 +118,9 @@ def _of_safetensors(name: str) -> list[Any]:
         data = memoryview(image)[8 + size :]
         rows = {key: row for key, row in header.items() if key != "__metadata__"}
         found = [_of_row(row, data) for row in rows.values()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise _unreadable(name, ".safetensors", error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArgumentError(f"{name}: cannot be read as .safetensors: {error!r}") from error
     if not found:
         raise ArgumentError(f"{name}: holds no tensor.")

@@ -45,6 +45,7 @@ from ..support.host import native_target, why_no_tiles
 from ..support.node import walk
 from ..support.passes import Pass
 from ..support.target import Target
+from ..support.wording import spoken
 from ..tensorir.expr import IntImm
 
 SPLIT = "float32-split"
@@ -120,7 +121,7 @@ class Selection:
         known = OF_LAYERS if by_layer else (*PRECISIONS, "auto")
         for word in self.words:
             if word not in known:
-                where = "precision of a layer" if by_layer else "precision"
+                where = spoken("precision", "--precision") + " of a layer" * by_layer
                 raise ArgumentError(
                     f"{where}: expected one of {', '.join(known)}; found {word!r}."
                     f"{nearest(str(word), known)}"
@@ -209,11 +210,14 @@ class Selection:
         wide = [c for c in products if takes_narrow_operands(c)]
         if times <= 1 or sum(map(_multiply_adds, wide)) < WORTH_SAYING:
             return ""
+        bound = 'precision="auto" with max_error= those that a bound on the error allows'
+        how = spoken(
+            f'burnish.compile(..., precision="bfloat16") rounds their operands, {bound}',
+            "--precision bfloat16 rounds their operands",
+        )
         return (
             f"{_counted(wide)} are float32; {name} of this CPU multiplies bfloat16 "
-            f'at {times:.2g} times that rate: burnish.compile(..., precision="bfloat16") rounds '
-            'their operands, precision="auto" with max_error= those that a bound on the error '
-            "allows."
+            f"at {times:.2g} times that rate: {how}."
         )
 
     def _check_layers(self, products: list[Call]) -> None:
@@ -243,7 +247,8 @@ class Selection:
             f"precision={word!r}: {_counted(rounded, products)} take operands "
             f"rounded to {word}, by at most 1 part in {NARROW[word]}{beyond}, and are summed in "
             f"float32; everything else is float32. {''.join(sorted(left))}{self._slower(word)}"
-            "burnish.compile without precision= rounds nothing."
+            f"{spoken('burnish.compile without precision=', 'Compiling without --precision')} "
+            "rounds nothing."
         )
 
     def _slower(self, word: str) -> str:

@@ -25,6 +25,7 @@ from ..graphir.type import TensorType, TupleType
 from ..support.call_form import TENSOR, CallForm
 from ..support.collector import rare_collections
 from ..support.errors import ArgumentError, FrontendError, MissingExtraError
+from ..support.wording import spoken
 from ..vm.artifact import is_artifact, open_artifact
 from ..vm.tensor import Tensor, array
 from .arrays import is_torch_tensor, tensor_to_torch
@@ -240,8 +241,8 @@ def import_source(
         return import_ir_module(source)
     if isinstance(source, (str, Path)) and is_artifact(source):
         raise FrontendError(
-            f"{source} is a saved model: kernels to run (burnish.load), without the graph that "
-            "compiling and tuning begin with. Give what it was saved from: "
+            f"{source} is a saved model: kernels to run ({spoken('burnish.load', 'burnish run')}), "
+            "without the graph that compiling and tuning begin with. Give what it was saved from: "
             f"{open_artifact(source).model.get('name')}."
         )
     try:

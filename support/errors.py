@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .source import Span
+from .wording import spoken
 
 
 class BurnishError(Exception):
@@ -136,9 +137,8 @@ class UnsupportedOpError(FrontendError):
         )
         if may_fall_back:
             runs = {"torch": "torch", "onnx": "ONNX's reference evaluator"}[frontend]
-            lines.append(
-                f'burnish.compile(..., fallback="{frontend}") lets {runs} run what it can of them.'
-            )
+            how = spoken(f'burnish.compile(..., fallback="{frontend}")', f"--fallback {frontend}")
+            lines.append(f"{how} lets {runs} run what it can of them.")
         super().__init__("\n".join(lines))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from difflib import SequenceMatcher
 from typing import Any, NoReturn
 
 from .dtype import DType
@@ -152,8 +153,8 @@ class Target:
                 o for o, (name, _) in _OPTIONS.items() if name in _SIZES and not getattr(self, name)
             ]
             raise TargetError(
-                f"The CPU {self.cpu!r} is not in the table of burnish.{nearest(self.cpu, CPUS)} "
-                "Give its sizes: "
+                f"The CPU {self.cpu!r} is not in the table of burnish, which has "
+                f"{known_cpus(self.cpu)}. Name one of these, or give its sizes too: "
                 + " ".join(
                     f"{option}=..." for option in sizes if option == _SHOWN[_OPTIONS[option][0]]
                 )
@@ -273,6 +274,12 @@ _SHOWN = {name: option for option, (name, _) in reversed(_OPTIONS.items())}
 _SIZES = ("triple", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes")
 
 
+def known_cpus(name: str) -> str:
+    """The CPUs of the table, those with names that are most like ``name`` first."""
+    alike = {k: SequenceMatcher(None, name.lower(), k).ratio() for k in CPUS}
+    return ", ".join(sorted(CPUS, key=lambda k: -alike[k]))
+
+
 def _written(options: Mapping[str, Any]) -> str:
     """A dict of options as text: lists are joined by commas."""
     parts = [str(options.get("kind", ""))]
@@ -285,8 +292,15 @@ def _written(options: Mapping[str, Any]) -> str:
     return " ".join(parts)
 
 
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text) or [""]
+    except ValueError as error:
+        raise TargetError(f"Target {text!r} cannot be read: {str(error).lower()}.") from None
+
+
 def _parse(text: str) -> dict[str, Any]:
-    kind, *options = shlex.split(text) or [""]
+    kind, *options = _words(text)
     if kind in CPUS:
         kind, options = "llvm", [f"-mcpu={kind}", *options]
     if kind.split("/")[0] in _OTHER_DEVICES:
@@ -298,14 +312,17 @@ def _parse(text: str) -> dict[str, Any]:
         raise TargetError(
             f"Expected a target such as 'native -threads=1' or 'llvm -mcpu=haswell' (a kind, one "
             f"of {', '.join(KINDS)}, or the name of a CPU, then options); found {text!r}."
-            f"{nearest(kind, (*KINDS, *CPUS))}"
+            f"{nearest(kind, (*KINDS, *CPUS))} Known CPUs are {known_cpus(kind)}."
         )
     values: dict[str, Any] = {"kind": kind}
     for option in options:
         key, equals, value = option.partition("=")
         key = key.removeprefix("-") if key.startswith("--") else key
         if key not in _OPTIONS:
-            raise TargetError(f"Target {text!r} has no option {key!r}.{nearest(key, _OPTIONS)}")
+            raise TargetError(
+                f"Target {text!r} has no option {key!r}.{nearest(key, _OPTIONS)} "
+                f"Options are {', '.join(_OPTIONS)}."
+            )
         name, reader = _OPTIONS[key]
         if name in values:
             raise TargetError(f"Target {text!r} gives {key} twice.")

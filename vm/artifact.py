@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..support.errors import ArtifactError
+from ..support.file_kind import HEAD_BYTES, kind_of_file
 from ..support.whole_file import written_whole
 
 MAGIC = b"BURNISH\n"
@@ -179,7 +180,7 @@ def open_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < _HEAD:
-                raise ArtifactError(f"{path} is not a model saved by burnish.")
+                raise _foreign(path, file.read())
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -221,6 +222,15 @@ def _opened(image: memoryview | bytes, path: Path | str, *, verify: bool) -> Art
     return Artifact(path, model, parts, view, _Hashes(large))
 
 
+def _foreign(path: Path | str, head: bytes) -> ArtifactError:
+    """Of a file that begins so."""
+    kind, advice = kind_of_file(path, head)
+    return ArtifactError(
+        f"{path} is not a model saved by burnish: it is {kind}. "
+        f"{advice or 'Such files are written by model.save and by burnish compile -o.'}"
+    )
+
+
 def _damaged(path: Path | str, part: str) -> ArtifactError:
     return ArtifactError(f"{path} is damaged: the hash of part {part!r} is another.")
 
@@ -229,7 +239,7 @@ def _contents(path: Path | str, view: memoryview) -> bytes:
     """The table of contents, which is as it was written."""
     head = bytes(view[:_HEAD])
     if head[: len(MAGIC)] != MAGIC or len(head) < _HEAD:
-        raise ArtifactError(f"{path} is not a model saved by burnish.")
+        raise _foreign(path, bytes(view[:HEAD_BYTES]))
     length = int.from_bytes(head[len(MAGIC) : len(MAGIC) + 8], "little")
     if length > min(view.nbytes - _HEAD, _MOST_CONTENTS):
         raise ArtifactError(f"{path} is truncated: its table of contents is not whole.")

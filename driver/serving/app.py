@@ -180,7 +180,7 @@ class Server:
         asked = parse_request(body, request.headers.get(_HEADER), model.inputs, model.outputs)
         del body
         results = await model.infer(asked.arrays)
-        content, headers = format_response(name, asked, results)
+        content, headers = format_response(name, asked, results, model.outputs)
         return Response(content, headers=headers)
 
     async def _body(self, request: Request, held: _Held) -> bytes:

@@ -3,6 +3,8 @@
 Bytes in, bytes out; nothing here knows of HTTP, of models or of threads. All that a request says is
 checked, and nothing of it is evaluated. With the binary extension a body is JSON, as long as a
 header says, then the tensors' bytes one behind the other, little-endian, in the order of the JSON.
+
+Arrays are NumPy's, which has no bfloat16: of such a tensor they hold the bits, as uint16.
 """
 
 from __future__ import annotations
@@ -15,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ...support.dtype import DType, bfloat16_bits
 from ...support.errors import RequestError
+from ...vm.storage import storage_dtype
+from ...vm.tensor import Tensor
 
 DATATYPES = {
     "bool": "BOOL",
@@ -24,6 +29,7 @@ DATATYPES = {
         for sign in ("", "u")
         for bits in (8, 16, 32, 64)
     },
+    "bfloat16": "BF16",
     "float16": "FP16",
     "float32": "FP32",
     "float64": "FP64",
@@ -45,6 +51,21 @@ class TensorForm:
         """Its metadata; sizes that vary are -1."""
         sizes = [int(text) if text.isdecimal() else -1 for text in self.shape]
         return {"name": self.name, "datatype": DATATYPES[self.dtype], "shape": sizes}
+
+    @property
+    def storage(self) -> np.dtype[Any]:
+        """The dtype of its arrays."""
+        return storage_dtype(DType(self.dtype))
+
+    def stored(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers as its arrays hold them."""
+        is_bits = self.dtype == "bfloat16"
+        return bfloat16_bits(numbers) if is_bits else numbers.astype(self.storage)
+
+    def numbers(self, stored: np.ndarray) -> np.ndarray:
+        """The numbers that one of its arrays holds."""
+        is_bits = self.dtype == "bfloat16"
+        return Tensor(np.ascontiguousarray(stored), "bfloat16").float32() if is_bits else stored
 
 
 @dataclass(frozen=True)
@@ -90,21 +111,26 @@ def parse_request(
 
 
 def format_response(
-    model: str, request: InferRequest, results: Mapping[str, np.ndarray]
+    model: str,
+    request: InferRequest,
+    results: Mapping[str, np.ndarray],
+    outputs: Sequence[TensorForm],
 ) -> tuple[bytes, dict[str, str]]:
     """(body, headers) of the answer. Raises RequestError for a value that JSON cannot carry."""
     described, tail = [], []
+    forms = {form.name: form for form in outputs}
     for name, binary in request.outputs:
-        value = results[name]
+        form, value = forms[name], results[name]
         item: dict[str, Any] = {
             "name": name,
-            "datatype": DATATYPES[str(value.dtype)],
+            "datatype": DATATYPES[form.dtype],
             "shape": list(value.shape),
         }
         if binary:
             tail.append(value.tobytes())
             item["parameters"] = {"binary_data_size": value.nbytes}
         else:
+            value = form.numbers(value)
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 raise RequestError(
                     f"output {name!r} has infinities or NaN, which JSON cannot carry: ask for it "
@@ -182,9 +208,9 @@ def _read_tensor(
     shape = _shape(item.get("shape"), form, what)
     parameters = _mapping(item.get("parameters", {}), f"parameters of {what}")
     size = parameters.get("binary_data_size")
-    dtype = np.dtype(form.dtype)
+    dtype = form.storage
     if size is None:
-        return _from_json(item.get("data"), dtype, shape, what), position
+        return _from_json(item.get("data"), form, shape, what), position
     if "data" in item:
         raise RequestError(f"{what} has both data and binary_data_size: give one of them.")
     expected = prod(shape) * dtype.itemsize
@@ -218,7 +244,8 @@ _KINDS = {"b": "b", "i": "iu", "u": "iu", "f": "iuf"}
 """Kind of a dtype to those that JSON's values may have."""
 
 
-def _from_json(data: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> np.ndarray:
+def _from_json(data: Any, form: TensorForm, shape: tuple[int, ...], what: str) -> np.ndarray:
+    datatype, kind = DATATYPES[form.dtype], "f" if "float" in form.dtype else form.storage.kind
     if not isinstance(data, list):
         raise RequestError(f"{what}: expected data, a list; found {_kind(data)}.")
     try:
@@ -232,18 +259,18 @@ def _from_json(data: Any, dtype: np.dtype[Any], shape: tuple[int, ...], what: st
             f"{what}: expected shape {list(shape)}, its data has {list(found.shape)}."
         )
     if not found.size:
-        return np.zeros(shape, dtype)
-    if found.dtype.kind not in _KINDS[dtype.kind]:
-        raise RequestError(f"{what}: its data are not all values of {DATATYPES[str(dtype)]}.")
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
+        return np.zeros(shape, form.storage)
+    if found.dtype.kind not in _KINDS[kind]:
+        raise RequestError(f"{what}: its data are not all values of {datatype}.")
+    if kind in "iu":
+        limits = np.iinfo(form.storage)
         if int(found.min()) < limits.min or int(found.max()) > limits.max:
-            raise RequestError(f"{what}: a value is out of the range of {DATATYPES[str(dtype)]}.")
+            raise RequestError(f"{what}: a value is out of the range of {datatype}.")
     with np.errstate(over="ignore"):
-        converted = found.astype(dtype).reshape(shape)
-    if dtype.kind == "f" and not np.isfinite(converted).all():
+        converted = form.stored(found).reshape(shape)
+    if kind == "f" and not np.isfinite(form.numbers(converted)).all():
         raise RequestError(
-            f"{what}: a value is not finite in {DATATYPES[str(dtype)]}; send such as binary data."
+            f"{what}: a value is not finite in {datatype}; send such as binary data."
         )
     return converted
 

@@ -67,7 +67,8 @@ def _probe(
     joined = tuple([np.concatenate(parts) for parts in zip(*alone, strict=True)])
     if name := _differing(outputs, joined, known):
         return f"a row of {name} depends on how many rows there are"
-    if not any(v.dtype.kind != "f" or np.isfinite(v).any() for v in known):
+    told = [form.numbers(v) for form, v in zip(outputs, known, strict=True)]
+    if not any(v.dtype.kind != "f" or np.isfinite(v).any() for v in told):
         return "its outputs for random inputs are not finite, so that nothing could be told"
     return None
 
@@ -75,7 +76,7 @@ def _probe(
 def _differing(forms: Sequence[TensorForm], found: Arrays, known: Arrays) -> str | None:
     """The first output whose values are others."""
     for form, one, other in zip(forms, found, known, strict=True):
-        if not _is_close(one, other):
+        if not _is_close(form.numbers(one), form.numbers(other)):
             return form.name
     return None
 
@@ -83,10 +84,9 @@ def _differing(forms: Sequence[TensorForm], found: Arrays, known: Arrays) -> str
 def _drawn(form: TensorForm, size: int, rng: np.random.Generator, scale: float = 1.0) -> np.ndarray:
     """Random values; integers are 0 or 1, which are indices wherever there are any."""
     shape = (_ROWS, *[int(t) if t.isdecimal() else size for t in form.shape[1:]])
-    dtype = np.dtype(form.dtype)
-    if dtype.kind == "f":
-        return (rng.standard_normal(shape) * scale).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
+    if "float" in form.dtype:
+        return form.stored(rng.standard_normal(shape) * scale)
+    return rng.integers(0, 2, shape).astype(form.storage)
 
 
 def _with_row(into: np.ndarray, of: np.ndarray, row: int) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...support.errors import ArgumentError, RequestError
 from ...vm.program import ResultSpec, TensorSpec
+from ...vm.tensor import Tensor
 from ..load import load
 from ..loaded_model import LoadedModel, LoadedSignature
 from .batching import Arrays, Batcher
@@ -48,7 +49,7 @@ class Servable:
 
     def run(self, arrays: Arrays) -> Arrays:
         """A call. Raises what the model raises."""
-        return _run(self.signature, arrays)
+        return _run(self.signature, self.inputs, arrays)
 
 
 def load_servable(
@@ -72,7 +73,7 @@ def load_servable(
     elif not _joins((*inputs, *outputs), options.dim):
         unbatched = f"the dim {options.dim!r} is not the first of each input and output, or another"
     else:
-        unbatched = row_dependence(lambda arrays: _run(signature, arrays), inputs, outputs)
+        unbatched = row_dependence(lambda arrays: _run(signature, inputs, arrays), inputs, outputs)
     return Servable(name, signature, inputs, outputs, unbatched)
 
 
@@ -124,6 +125,7 @@ class Repository:
         self._paths, self._threads, self._seen = dict(paths), threads, seen
         self._options = options or BatchOptions()
         self._models: dict[str, ServedModel] = {}
+        self._prepared: dict[str, Servable] = {}
         self._lock = asyncio.Lock()
 
     @property
@@ -140,15 +142,23 @@ class Repository:
             )
         return found
 
+    def prepare(self) -> None:
+        """Load every model now, which ``load_all`` then takes: what is wrong with one is raised
+        here, as ``load_servable`` does, before there is a server."""
+        self._prepared = {name: self._loaded(name) for name in self._paths}
+
+    def _loaded(self, name: str) -> Servable:
+        return load_servable(name, self._paths[name], self._options, threads=self._threads)
+
     async def load(self, name: str) -> None:
         """Load or reload a model from the file that the server was started with. Raises as
         ``load_servable`` does, and RequestError (404)."""
         if name not in self._paths:
             self[name]
         async with self._lock:
-            servable = await asyncio.to_thread(
-                load_servable, name, self._paths[name], self._options, threads=self._threads
-            )
+            servable = self._prepared.pop(name, None)
+            if servable is None:
+                servable = await asyncio.to_thread(self._loaded, name)
             if servable.unbatched and self._options.max_rows > 1:
                 print(
                     f"burnish: requests of {name} run one by one: {servable.unbatched}.",
@@ -173,8 +183,12 @@ class Repository:
             await model.close()
 
 
-def _run(signature: LoadedSignature, arrays: Arrays) -> Arrays:
-    return tuple([t.data for t in signature.run(arrays)])
+def _run(signature: LoadedSignature, inputs: tuple[TensorForm, ...], arrays: Arrays) -> Arrays:
+    values = [
+        Tensor(x, form.dtype) if form.dtype == "bfloat16" else x
+        for form, x in zip(inputs, arrays, strict=True)
+    ]
+    return tuple([t.data for t in signature.run(values)])
 
 
 def _checked(name: str, model: LoadedModel) -> LoadedSignature:

@@ -24,6 +24,7 @@ from ...graphir.expr import Atom, Tuple, Var
 from ...graphir.module import IRModule
 from ...support.call_form import CallForm, SizeRange
 from ...support.errors import ArtifactError, BurnishError, FrontendError
+from ...support.file_kind import HEAD_BYTES, is_onnx, kind_of_file
 from ..imported import Imported, InputTypes, KnownSizes, Question, RelatedSizes, SizeRelation
 from . import (
     convert_contrib,
@@ -264,10 +265,22 @@ def _parse(data: bytes, where: str) -> ModelProto:
     try:
         proto = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own hierarchy differs between versions
-        raise FrontendError(f"{where}: this is no ONNX model: {error}.") from error
+        raise _foreign(data, where, str(error)) from error
     if not proto.graph.output:
-        raise FrontendError(f"{where}: this is no ONNX model: its graph has no output.")
+        raise _foreign(data, where, "its graph has no output")
     return proto
+
+
+def _foreign(data: bytes, where: str, problem: str) -> FrontendError:
+    """Of bytes that are no model."""
+    head = data[:HEAD_BYTES]
+    if is_onnx(head):
+        return FrontendError(
+            f"{where} is an ONNX model that is damaged or cut off: {problem}. Export or fetch it "
+            "once more."
+        )
+    kind, advice = kind_of_file(where, head)
+    return FrontendError(f"{where}: this is no ONNX model: it is {kind}. {advice}".rstrip())
 
 
 def _opsets(proto: ModelProto) -> dict[str, int]:

@@ -127,15 +127,29 @@ def test_fields_that_do_not_exist() -> None:
         Target("native", kind="nativ")
 
 
+def test_an_unknown_target_lists_the_cpus_by_likeness() -> None:
+    with pytest.raises(TargetError, match=r"Known CPUs are znver4, znver3, znver5, ") as caught:
+        Target("zen4")
+    assert all(name in str(caught.value) for name in CPUS)
+
+
+def test_a_quote_that_has_no_end() -> None:
+    with pytest.raises(TargetError, match="cannot be read: no closing quotation"):
+        Target("llvm -mcpu='haswell")
+
+
 def test_an_unknown_cpu_must_give_its_sizes() -> None:
     t = Target("llvm -mcpu=future9 -vector-bits=1024")
     with pytest.raises(TargetError) as caught:
         t.resolved(HOST)
-    assert str(caught.value) == (
-        "The CPU 'future9' is not in the table of burnish. Give its sizes: "
+    text = str(caught.value)
+    assert text.startswith("The CPU 'future9' is not in the table of burnish, which has ")
+    assert set(CPUS) == set(text.split(" has ")[1].split(". Name")[0].split(", "))
+    assert text.endswith(
+        ". Name one of these, or give its sizes too: "
         "-mtriple=... -vector-registers=... -l1=... -l2=... -l3=..."
     )
-    with pytest.raises(TargetError, match=r"in the table of burnish\. Did you mean 'haswell'"):
+    with pytest.raises(TargetError, match=r"in the table of burnish, which has haswell, "):
         Target("llvm -mcpu=hasswell").resolved(HOST)
     with pytest.raises(TargetError, match="Expected a resolved host target, found 'native'"):
         Target().resolved(Target())

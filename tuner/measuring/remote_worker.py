@@ -38,8 +38,13 @@ def serve_cluster(address: str, *, builders: int | None = None, runners: int = 1
     try:
         with suppress(KeyboardInterrupt):
             asyncio.run(serve())
-    except (OSError, ValueError, TimeoutError) as error:
-        raise TuningError(f"No dask scheduler answers at {address!r}: {error}") from error
+    except (OSError, ValueError, TimeoutError, RuntimeError) as error:
+        # distributed wraps what is wrong with an address in a RuntimeError of no words.
+        problem = (str(error.__cause__ or "") or str(error)).rstrip(".")
+        raise TuningError(
+            f"No dask scheduler answers at {address!r}: {problem}. Start one with `dask "
+            "scheduler`, which prints its address, such as tcp://host:8786."
+        ) from error
 
 
 __all__ = ["serve_cluster"]

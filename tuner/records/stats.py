@@ -61,10 +61,11 @@ def failure_reasons(database: TuningDatabase, most: int = 5) -> list[tuple[str, 
     return Counter(reasons).most_common(most)
 
 
-def find_workload(database: TuningDatabase, wanted: str | None) -> str:
+def find_workload(database: TuningDatabase, wanted: str | None, called: str | None = None) -> str:
     """The hash of the workload that a name or the first digits of a hash stand for; the only one
-    where nothing is wanted. TuningError, listing what there is, where that is not one."""
-    known = database.workloads()
+    where nothing is wanted. TuningError, listing what there is, where that is not one; it calls the
+    database by its path, or as ``called``."""
+    known, place = database.workloads(), called or database.path
     if wanted is None:
         found = list(known)
     else:
@@ -78,11 +79,11 @@ def find_workload(database: TuningDatabase, wanted: str | None) -> str:
     asked = "any" if wanted is None else repr(wanted)
     if found and wanted is not None:
         raise TuningError(
-            f"{database.path} has {len(found)} workloads for {asked}; give the first digits of the "
+            f"{place} has {len(found)} workloads for {asked}; give the first digits of the "
             f"hash of one. These are:\n  {listed}"
         )
     which = "no workload" if not found else f"{len(found)} workloads"
     raise TuningError(
-        f"{database.path} has {which} for {asked}; give a name, or the first digits of a hash. It "
+        f"{place} has {which} for {asked}; give a name, or the first digits of a hash. It "
         f"has:\n  {listed}"
     )

@@ -50,7 +50,7 @@ def test_binary_tensors_in_and_out() -> None:
     np.testing.assert_array_equal(asked.arrays[0], x)
     assert asked.arrays[0].flags.aligned
     results = {"y": np.array([np.nan], np.float32), "z": np.array([True])}
-    body, headers = format_response("m", asked, results)
+    body, headers = format_response("m", asked, results, OUTPUTS)
     length = int(headers["inference-header-content-length"])
     outputs = json.loads(body[:length])["outputs"]
     assert outputs[0] == tensor("z", "BOOL", [1], data=[True])
@@ -61,7 +61,38 @@ def test_binary_tensors_in_and_out() -> None:
 def test_what_json_cannot_carry_is_refused() -> None:
     results = {"y": np.array([np.nan], np.float32), "z": np.array([True])}
     with pytest.raises(RequestError, match="binary_data"):
-        format_response("m", parse(X, N), results)
+        format_response("m", parse(X, N), results, OUTPUTS)
+
+
+HALF = TensorForm("h", "bfloat16", ("2",))
+
+
+def test_bfloat16_is_numbers_in_json_and_bits_in_binary() -> None:
+    assert HALF.describe()["datatype"] == "BF16"
+    bits = np.array([0x3F80, 0xC020], np.uint16)  # 1 and -2.5
+    written = json.dumps({"inputs": [tensor("h", "BF16", [2], data=[1.001, -2.5])]}).encode()
+    asked = parse_request(written, None, [HALF], [HALF])
+    np.testing.assert_array_equal(asked.arrays[0], bits)
+    body, _ = format_response("m", asked, {"h": bits}, [HALF])
+    assert json.loads(body)["outputs"] == [tensor("h", "BF16", [2], data=[1.0, -2.5])]
+
+    sized = tensor("h", "BF16", [2], parameters={"binary_data_size": 4})
+    head = json.dumps({"inputs": [sized], "parameters": {"binary_data_output": True}}).encode()
+    asked = parse_request(head + bits.tobytes(), str(len(head)), [HALF], [HALF])
+    np.testing.assert_array_equal(asked.arrays[0], bits)
+    body, headers = format_response("m", asked, {"h": bits}, [HALF])
+    assert body[int(headers["inference-header-content-length"]) :] == bits.tobytes()
+
+
+def test_bfloat16_has_no_infinities_in_json() -> None:
+    for data, found in ([1e39, 0], "not finite in BF16"), ([True, False], "not all values of BF16"):
+        written = json.dumps({"inputs": [tensor("h", "BF16", [2], data=data)]}).encode()
+        with pytest.raises(RequestError, match=found):
+            parse_request(written, None, [HALF], [HALF])
+    written = json.dumps({"inputs": [tensor("h", "BF16", [2], data=[1, 2])]}).encode()
+    asked = parse_request(written, None, [HALF], [HALF])
+    with pytest.raises(RequestError, match="binary_data"):
+        format_response("m", asked, {"h": np.array([0x7F80, 0], np.uint16)}, [HALF])
 
 
 @pytest.mark.parametrize(

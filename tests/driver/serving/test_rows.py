@@ -58,6 +58,20 @@ def test_rows_that_depend_on_each_other(name: str) -> None:
     assert why in str(row_dependence(lambda a: (function(a[0]).astype(np.float32),), [X], [Y]))
 
 
+def test_rows_of_bfloat16() -> None:
+    """Held as bits, compared as numbers."""
+    form = TensorForm("h", "bfloat16", ("batch", "seq"))
+
+    def through(function: Function) -> Callable[..., tuple[np.ndarray, ...]]:
+        return lambda a: (form.stored(function(form.numbers(a[0]))),)
+
+    assert row_dependence(through(np.tanh), [form], [form]) is None
+    found = row_dependence(through(lambda x: x - x.mean(0)), [form], [form])
+    assert "inputs of another row" in str(found)
+    found = row_dependence(through(lambda x: x * np.nan), [form], [form])
+    assert "not finite" in str(found)
+
+
 def test_integers_are_indices_and_sizes_are_tried() -> None:
     table = np.arange(2, dtype=np.float32)
 

@@ -113,3 +113,42 @@ def test_a_model_whose_rows_depend_on_each_other_runs_them_one_by_one(
 def test_options_are_checked() -> None:
     with pytest.raises(ArgumentError, match="max_rows"):
         BatchOptions(max_rows=0)
+
+
+def test_bfloat16_is_served_as_bits(tmp_path: Path) -> None:
+    class Twice(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    path, x = tmp_path / "m.burnish", torch.tensor([[1.5, -3]], dtype=torch.bfloat16)
+    burnish.compile(Twice(), (x,), dynamic_shapes=({0: "batch"},), threads=1).save(path)
+
+    async def main() -> Any:
+        models = Repository({"m": path}, threads=1)
+        models.prepare()
+        await models.load_all()
+        assert models["m"].is_batched
+        found = await models["m"].infer((x.view(torch.uint16).numpy(),))
+        await models.close()
+        return found["output_0"]
+
+    found = torch.from_numpy(asyncio.run(main())).view(torch.bfloat16)
+    assert torch.equal(found, x * 2)
+
+
+def test_what_is_prepared_is_loaded_once(dynamic: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.burnish"
+    dynamic.save(path)
+
+    async def main() -> None:
+        models = Repository({"m": path}, threads=1)
+        models.prepare()
+        path.rename(tmp_path / "old")
+        await models.load_all()
+        with pytest.raises(ArtifactError, match="No such file"):
+            await models.load("m")
+        with pytest.raises(ArtifactError, match="No such file"):
+            Repository({"m": path}).prepare()
+        await models.close()
+
+    asyncio.run(main())
