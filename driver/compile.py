@@ -2,6 +2,7 @@
 
     model = burnish.compile(module)             lazy: compiled at the first call of each signature
     model = burnish.compile(module, (x,))       compiled now, for this signature alone
+    model = burnish.compile(module, {"x": x})   the same, and called by keyword
     model = burnish.compile("mlp.onnx")         the file states its signature
 
 What comes back is in ``compiled_model``, how it is called in ``callable_model``.
@@ -9,7 +10,7 @@ What comes back is in ``compiled_model``, how it is called in ``callable_model``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from .sources import (
     import_torch_module,
     importer_of,
     is_torch_module,
+    split_examples,
 )
 from .specialize import check_sizes
 from .threads import thread_count
@@ -45,8 +47,9 @@ from .tune import ScheduledBy
 @hinted
 def compile(
     model: Any,
-    example_inputs: Sequence[Any] | None = None,
+    example_inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     *,
+    example_kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     target: Target | str = "native",
     threads: int | None = None,
@@ -64,8 +67,12 @@ def compile(
 
     ``model`` is a torch ``nn.Module``, a torch ``ExportedProgram``, an IRModule, or an ONNX model
     (a path, bytes, or a ModelProto). With ``example_inputs`` (a tuple of tensors or arrays) the
-    signature is fixed: other shapes and dtypes are errors. Without them a torch module compiles at
-    its first call, once for each signature. ``dynamic_shapes`` names dims that vary:
+    signature is fixed: other shapes and dtypes are errors. Inputs by keyword are a dict in their
+    place, ``burnish.compile(module, {"ids": ids, "mask": mask})``, or beside them,
+    ``example_kwargs={"mask": mask}``; a model whose first input is itself a dict takes
+    ``(inputs,)``. None, numbers and strings among them become part of the program, and inputs that
+    are left out are the defaults of ``forward()``. Without examples a torch module compiles at its
+    first call, once for each signature. ``dynamic_shapes`` names dims that vary:
     ``({0: "batch"},)``; one compilation then serves every size, 0 and 1 included, or those that a
     ``torch.export.Dim("batch", min=2, max=64)`` states: calls of others are refused.
 
@@ -141,18 +148,24 @@ def compile(
                 f"{option} is {', '.join(known)} or {last}; found {word!r}."
                 f"{nearest(str(word), words)}"
             )
+    args, named = split_examples(example_inputs, example_kwargs)
     if not is_torch_module(model):
-        _refuse_examples(model, example_inputs, dynamic_shapes)
+        _refuse_examples(model, example_inputs, example_kwargs, dynamic_shapes)
         imported: Imported | None = import_source(model, fallback=fallback)
-    elif example_inputs is None:
+    elif args is None:
         check_torch_module(model)
         imported = None
     else:
-        imported = import_torch_module(model, example_inputs, None, dynamic_shapes, fallback)
-        again = importer_of(model, example_inputs, dynamic_shapes, fallback)
+        imported = import_torch_module(model, args, named, dynamic_shapes, fallback)
+        again = importer_of(model, args, named, dynamic_shapes, fallback)
     if precision == AUTO:
         assert max_error is not None
-        calls = [example_inputs or ()] if samples is None else samples
+        if named:
+            raise ArgumentError(
+                'precision="auto" takes inputs by position: give those by keyword '
+                f"({', '.join(named)}) in the order of forward()."
+            )
+        calls = [args or ()] if samples is None else samples
         choice = choose_precision(model, imported, calls, resolved, count, max_error, listed)
         assert imported is not None
         assert again is not None
@@ -168,10 +181,16 @@ def compile(
     )
 
 
-def _refuse_examples(model: Any, example_inputs: Any, dynamic_shapes: Any) -> None:
+def _refuse_examples(
+    model: Any, example_inputs: Any, example_kwargs: Any, dynamic_shapes: Any
+) -> None:
     check_kind(model)
-    given = "example_inputs" if example_inputs is not None else "dynamic_shapes"
-    if example_inputs is not None or dynamic_shapes:
+    known = {
+        "example_inputs": example_inputs is not None,
+        "example_kwargs": example_kwargs is not None,
+        "dynamic_shapes": bool(dynamic_shapes),
+    }
+    for given in [name for name, is_given in known.items() if is_given]:
         raise FrontendError(
             f"{given} goes with a torch.nn.Module; a model given as {type(model).__name__} states "
             f"its own signature. Leave {given} out."

@@ -77,12 +77,13 @@ def check_torch_module(source: Any) -> None:
 @rare_collections()
 def import_torch_module(
     source: Any,
-    args: Sequence[Any],
+    args: Sequence[Any] | Mapping[str, Any],
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
     fallback: str | None = None,
 ) -> Imported:
-    """An ``nn.Module`` at the signature of example inputs, which may be arrays of any library.
+    """An ``nn.Module`` at the signature of example inputs, which may be arrays of any library;
+    ``kwargs`` are those by keyword.
 
     Raises FrontendError and UnsupportedOpError.
     """
@@ -93,23 +94,45 @@ def import_torch_module(
     if is_torch_tensor(args) or isinstance(args, (np.ndarray, Tensor)):
         raise FrontendError("example_inputs takes a tuple of inputs: write (x,) for a single one.")
     if not isinstance(args, (tuple, list)):
-        advice = ""
-        if isinstance(args, Mapping):
-            advice = (
-                " Inputs by keyword need no example: model = burnish.compile(module) compiles at "
-                "the first call, model(**inputs)."
-            )
         raise FrontendError(
-            f"example_inputs takes a tuple of inputs in the order of forward(); "
-            f"found {type(args).__name__}.{advice}"
+            "example_inputs takes a tuple of inputs in the order of forward(), or a dict of them "
+            f"by name; found {type(args).__name__}."
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise FrontendError(
+            f"example_kwargs takes a dict of inputs by name; found {type(kwargs).__name__}."
         )
     example = tuple([as_example(x, f"example input {i}") for i, x in enumerate(args)])
     named = {k: as_example(x, f"example input {k!r}") for k, x in (kwargs or {}).items()}
     return import_module(source, example, dynamic_shapes, example_kwargs=named, fallback=fallback)
 
 
+def split_examples(
+    inputs: Sequence[Any] | Mapping[str, Any] | None, named: Mapping[str, Any] | None
+) -> tuple[Sequence[Any] | None, dict[str, Any]]:
+    """Example inputs by position and by keyword: those of one dict are all by keyword. Raises
+    FrontendError where both are said of one dict and another."""
+    if not isinstance(inputs, Mapping):
+        return (() if inputs is None and named is not None else inputs), named or {}
+    if named is not None:
+        raise FrontendError(
+            "example_inputs is a dict, of inputs by name, and so is example_kwargs: give all of "
+            "them as one. A model whose first input is a dict takes (inputs,)."
+        )
+    if not all(isinstance(name, str) for name in inputs):
+        raise FrontendError(
+            "example_inputs is a dict of inputs by name, whose keys are names of forward(); found "
+            f"{', '.join(map(repr, inputs))}. A model whose only input is a dict takes (inputs,)."
+        )
+    return (), dict(inputs)
+
+
 def importer_of(
-    source: Any, args: Sequence[Any], dynamic_shapes: Any, fallback: str | None = None
+    source: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
+    fallback: str | None = None,
 ) -> Callable[[], Imported]:
     """Imports an ``nn.Module`` once more, as ``import_torch_module`` does, without holding it or
     the inputs: their shapes and dtypes are enough. It raises FrontendError where the module is
@@ -117,6 +140,7 @@ def importer_of(
     held = weakref.ref(source)
     name = type(source).__name__
     shapes = tuple([_without_values(x) for x in args])
+    named = {name: _without_values(x) for name, x in kwargs.items()}
 
     def import_again() -> Imported:
         module = held()
@@ -126,7 +150,8 @@ def importer_of(
                 "Compile another module."
             )
         examples = [_zeros(x) for x in shapes]
-        return import_torch_module(module, examples, None, dynamic_shapes, fallback)
+        by_name = {key: _zeros(x) for key, x in named.items()}
+        return import_torch_module(module, examples, by_name, dynamic_shapes, fallback)
 
     return import_again
 

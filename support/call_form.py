@@ -104,20 +104,7 @@ class CallForm:
         first = args[0] if args and not args[1:] and not kwargs else None
         if self.takes_dict and isinstance(first, Mapping):
             args, kwargs = (), first
-        given = dict(zip(self.names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in self.names or name in given:
-                problem = "was given twice" if name in given else "is no input of this model"
-                raise ArityError(
-                    f"{name!r} {problem}; the inputs are {', '.join(self.names)}."
-                    + ("" if name in given else nearest(name, self.names))
-                )
-            given[name] = value
-        if len(args) > len(self.names) or len(given) < len(self.names):
-            raise ArityError(
-                f"the model takes {len(self.names)} input{'s' if len(self.names) != 1 else ''} "
-                f"({', '.join(self.names)}); got {len(args) + len(kwargs)}."
-            )
+        given = bound_inputs(self.names, args, kwargs)
         found: list[Any] = []
         owners: list[str] = []
         for name, tree in zip(self.names, self.trees, strict=True):
@@ -224,25 +211,75 @@ def _leaves(tree: Tree, value: Any, what: str) -> Iterator[Any]:
         if type(value) is not type(inner) or value != inner:
             raise ArgumentError(
                 f"{what}: {inner!r} at compilation, which became part of the program; got "
-                f"{value!r}. Compile again for another value."
+                f"{found_in_call(value)}. Compile again for another value."
             )
     elif kind in ("dict", "record"):
-        if not isinstance(value, Mapping) or list(value) != [k for k, _ in inner]:
-            keys = ", ".join(repr(k) for k, _ in inner)
-            raise ArityError(f"{what}: expected a dict of {keys}, found {_shown(value)}.")
+        check_keys(what, value, [key for key, _ in inner])
         for key, part in inner:
             yield from _leaves(part, value[key], f"{what}[{key!r}]")
     else:
-        if not isinstance(value, (list, tuple)) or len(value) != len(inner):
-            raise ArityError(f"{what}: expected a {kind} of {len(inner)}, found {_shown(value)}.")
+        check_items(what, value, kind, len(inner))
         for i, (part, item) in enumerate(zip(inner, value, strict=True)):
             yield from _leaves(part, item, f"{what}[{i}]")
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, (list, tuple, Mapping)):
-        return f"a {type(value).__name__} of {len(value)}"
-    return f"a {type(value).__name__}"
+def bound_inputs(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any], advice: str = ""
+) -> dict[str, Any]:
+    """The inputs of a call by name, all of ``names`` and in their order. Raises ArityError for
+    others, with ``advice`` where there are too many."""
+    given = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name in given:
+            raise ArityError(f"{name!r} was given twice; the inputs are {', '.join(names)}.")
+        if name not in names:
+            hint = nearest(name, names) or advice
+            listed = ", ".join(names) or "none"
+            raise ArityError(f"{name!r} is no input of this model; the inputs are {listed}.{hint}")
+        given[name] = value
+    if len(args) > len(names) or len(given) < len(names):
+        missing = [repr(n) for n in names if n not in given]
+        problem = f": {', '.join(missing)} missing." if missing else f".{advice}"
+        raise ArityError(
+            f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
+            f"({', '.join(names)}); got {len(args) + len(kwargs)}{problem}"
+        )
+    return {name: given[name] for name in names}
+
+
+def check_keys(what: str, value: Any, keys: Sequence[Any]) -> None:
+    """Raise ArityError unless an input is a dict with these keys, in any order."""
+    listed = ", ".join(map(repr, keys)) or "none"
+    if not isinstance(value, Mapping):
+        raise ArityError(
+            f"{what}: expected a dict with the keys {listed}; found {found_in_call(value)}."
+        )
+    missing = [repr(key) for key in keys if key not in value]
+    more = [repr(key) for key in value if key not in keys]
+    problems = [f"without {', '.join(missing)}"] if missing else []
+    problems += [f"with {', '.join(more)} too"] if more else []
+    if problems:
+        raise ArityError(
+            f"{what}: expected a dict with the keys {listed}; found one {', '.join(problems)}."
+        )
+
+
+def check_items(what: str, value: Any, kind: str, count: int) -> None:
+    """Raise ArityError unless an input is a list or tuple of so many; ``kind`` is the word for what
+    it was at compilation."""
+    if not isinstance(value, (list, tuple)) or len(value) != count:
+        raise ArityError(f"{what}: expected a {kind} of {count}; found {found_in_call(value)}.")
+
+
+def found_in_call(value: Any) -> str:
+    """What a call has in the place of an input, for errors."""
+    kind = type(value).__name__
+    if isinstance(value, Mapping):
+        return f"a {kind} with the keys {', '.join(map(repr, value)) or 'none'}"
+    if isinstance(value, (list, tuple)):
+        return f"a {kind} of {len(value)}"
+    is_plain = value is None or isinstance(value, (bool, int, float, complex, str))
+    return repr(value) if is_plain else f"a {kind}"
 
 
 def _fill(tree: Tree, tensors: Iterator[Any]) -> Any:

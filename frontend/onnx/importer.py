@@ -276,8 +276,8 @@ def _foreign(data: bytes, where: str, problem: str) -> FrontendError:
     head = data[:HEAD_BYTES]
     if is_onnx(head):
         return FrontendError(
-            f"{where} is an ONNX model that is damaged or cut off: {problem}. Export or fetch it "
-            "once more."
+            f"{where}: this is no ONNX model: it begins as one, and is damaged or cut off "
+            f"({problem}). Export or fetch it once more."
         )
     kind, advice = kind_of_file(where, head)
     return FrontendError(f"{where}: this is no ONNX model: it is {kind}. {advice}".rstrip())

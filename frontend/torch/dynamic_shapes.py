@@ -71,6 +71,7 @@ def plan_export(
     except TypeError as error:
         raise FrontendError(
             f"the example inputs do not fit {type(module).__name__}.forward{signature}: {error}."
+            + (" A dict that is itself an input stands in a tuple, (inputs,)." * (not args))
         ) from None
     kinds = {name: p.kind for name, p in signature.parameters.items()}
     plan = ExportPlan(bound.args, {})

@@ -16,10 +16,25 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from ...support.call_form import TENSOR, CallForm, SizeRange, check_size, tree_of, value_tree
-from ...support.errors import ArgumentError, ArityError, FrontendError, nearest
+from ...support.call_form import (
+    TENSOR,
+    CallForm,
+    SizeRange,
+    bound_inputs,
+    check_items,
+    check_keys,
+    check_size,
+    found_in_call,
+    tree_of,
+    value_tree,
+)
+from ...support.errors import ArgumentError, ArityError, FrontendError
 
 _TENSOR = object()
+_LEFT_OUT = (
+    " An input that was left out at compilation is none of a call either: compile with an example "
+    "of it."
+)
 
 
 @dataclass(frozen=True)
@@ -115,7 +130,7 @@ class CallStructure:
         Raises ArityError (number, names or structure of the inputs), ArgumentError (a plain value
         that differs), ShapeMismatchError (a size that the program was not exported for).
         """
-        bound = self._bind(args, kwargs)
+        bound = bound_inputs((*self.positional, *self.keywords), args, kwargs, _LEFT_OUT)
         tree = (
             tuple([bound[n] for n in self.positional]),
             {n: bound[n] for n in self.keywords},
@@ -123,6 +138,8 @@ class CallStructure:
         try:
             leaves = self.in_spec.flatten_up_to(tree)
         except ValueError as error:
+            for name, spec in self._specs():
+                _check_structure(spec, bound[name], f"input {name!r}")
             raise ArityError(
                 f"the inputs ({', '.join(bound)}) are not structured as at compilation: {error}"
             ) from None
@@ -132,29 +149,17 @@ class CallStructure:
             ):
                 raise ArgumentError(
                     f"{self._owner(i)}: {known!r} at compilation, which became part of the "
-                    f"program; got {leaf!r}. Compile again for another value."
+                    f"program; got {found_in_call(leaf)}. Compile again for another value."
                 )
         for r in self.ranges:
             check_size(leaves[r.leaf], self._owner(r.leaf), r.name, r.axis, r.low, r.high)
         return [leaf for leaf, known in zip(leaves, self.inputs, strict=True) if known is _TENSOR]
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        names = (*self.positional, *self.keywords)
-        bound = dict(zip(names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in names or name in bound:
-                problem = "was given twice" if name in bound else "is no input of this model"
-                raise ArityError(
-                    f"{name!r} {problem}; the inputs are {', '.join(names)}."
-                    + ("" if name in bound else nearest(name, names))
-                )
-            bound[name] = value
-        if len(args) > len(names) or len(bound) < len(names):
-            raise ArityError(
-                f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
-                f"({', '.join(names)}); got {len(args) + len(kwargs)}."
-            )
-        return {n: bound[n] for n in names}
+    def _specs(self) -> list[tuple[str, Any]]:
+        """The structure of each input, by name."""
+        args, kwargs = self.in_spec.children()
+        names = (*self.positional, *kwargs.context)
+        return list(zip(names, (*args.children(), *kwargs.children()), strict=True))
 
     def _owner(self, leaf: int) -> str:
         """The input that a leaf belongs to, for errors."""
@@ -197,6 +202,28 @@ def _builder(spec: Any, first: int) -> Callable[[list[Any]], Any]:
         return lambda leaves: {key: part(leaves) for key, part in keyed}
     end, begin = first, first - spec.num_leaves
     return lambda leaves: pytree.tree_unflatten(leaves[begin:end], spec)
+
+
+def _check_structure(spec: Any, value: Any, what: str) -> None:
+    """Raise ArityError for what is not structured as at compilation, with the place."""
+    if spec.is_leaf():
+        return
+    children = spec.children()
+    if issubclass(spec.type, Mapping):
+        check_keys(what, value, spec.context)
+        for key, child in zip(spec.context, children, strict=True):
+            _check_structure(child, value[key], f"{what}[{key!r}]")
+        return
+    kind = spec.type.__name__
+    if spec.type in (list, tuple):
+        check_items(what, value, kind, len(children))
+    if type(value) is not spec.type:
+        raise ArityError(
+            f"{what}: expected a {kind}, which it was at compilation; found {found_in_call(value)}."
+        )
+    if spec.type in (list, tuple):
+        for i, child in enumerate(children):
+            _check_structure(child, value[i], f"{what}[{i}]")
 
 
 def _said(known: Any, what: str) -> Any:

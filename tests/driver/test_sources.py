@@ -159,19 +159,81 @@ def test_examples_go_with_torch_modules_only(static: CompiledModel, image: torch
         burnish.compile(module, dynamic_shapes=({0: "batch"},))
 
 
-@pytest.mark.parametrize("example", [torch.zeros(2), np.zeros(2), 3, {"x": torch.zeros(2)}])
+@pytest.mark.parametrize("example", [torch.zeros(2), np.zeros(2), 3, "x"])
 def test_a_bare_example_is_refused(example: object) -> None:
     with pytest.raises(errors.FrontendError, match="example_inputs takes a tuple"):
         burnish.compile(nn.ReLU(), example)  # type: ignore[arg-type]
 
 
-def test_examples_by_keyword_hear_how_they_are_given() -> None:
-    module, x = nn.ReLU().eval(), torch.ones(2)
-    with pytest.raises(
-        errors.FrontendError, match=r"found dict\. Inputs by keyword .*model\(\*\*inputs\)"
-    ):
-        burnish.compile(module, {"input": x})  # type: ignore[arg-type]
-    assert torch.equal(burnish.compile(module)(input=x), x)
+class Keywords(nn.Module):
+    def forward(
+        self, x: torch.Tensor, mask: Any = None, *, scale: Any = None, **more: Any
+    ) -> torch.Tensor:
+        for factor in (mask, scale, *more.values()):
+            x = x if factor is None else x * factor
+        return x
+
+
+@pytest.mark.parametrize(
+    ("given", "calls"),
+    [
+        (({"x": 2, "mask": 3},), ["a(x=2, mask=5)", "a(mask=5, x=2)", "a(2, mask=5)", "a(2, 5)"]),
+        (({"x": 2, "scale": 3, "own": 5},), ["a(x=7, scale=2, own=3)", "a(7, own=2, scale=3)"]),
+        (((2,), {"scale": 3}), ["a(7, scale=5)", "a(x=7, scale=5)"]),
+        (((2, None), {"scale": 3}), ["a(2, None, scale=3)", "a(2, scale=3, mask=None)"]),
+        ((None, {"x": 2}), ["a(x=5)", "a(5)"]),
+    ],
+)
+def test_examples_by_keyword(given: Any, calls: list[str], tmp_path: Path) -> None:
+    def tensors(values: Any) -> Any:
+        if isinstance(values, dict):
+            return {k: tensors(v) for k, v in values.items()}
+        if isinstance(values, tuple):
+            return tuple([tensors(v) for v in values])
+        return values if values is None else torch.full((2,), float(values))
+
+    inputs, *named = tensors(given)
+    module = Keywords().eval()
+    model = burnish.compile(module, inputs, example_kwargs=named[0] if named else None)
+    model.save(tmp_path / "m.burnish")
+    for each in (model, burnish.load(tmp_path / "m.burnish")):
+        for call in calls:
+
+            def a(*args: Any, **kwargs: Any) -> Any:
+                found = each(*tensors(args), **tensors(kwargs))  # noqa: B023
+                return torch.equal(found, module(*tensors(args), **tensors(kwargs)))
+
+            assert eval(call, {"a": a}), call
+    assert model.compilations == 1
+    model.refresh()
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs or (), named[0])
+    assert torch.equal(model(*args, **kwargs), module(*args, **kwargs))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named", "said"),
+    [
+        ({"x": torch.ones(2)}, {"scale": torch.ones(2)}, "give all of them as one"),
+        ({"y": torch.ones(2)}, None, r"required argument: 'x'.* stands in a tuple, \(inputs,\)"),
+        ({0: torch.ones(2)}, None, "keys are names of forward"),
+        (
+            (torch.ones(2),),
+            [torch.ones(2)],
+            "example_kwargs takes a dict of inputs by name",
+        ),
+        ((torch.ones(2),), {"x": torch.ones(2)}, "multiple values for argument 'x'"),
+    ],
+)
+def test_examples_by_keyword_that_do_not_fit(inputs: Any, named: Any, said: str) -> None:
+    with pytest.raises(errors.FrontendError, match=said):
+        burnish.compile(Keywords().eval(), inputs, example_kwargs=named)
+
+
+def test_sizes_of_inputs_by_keyword_have_names() -> None:
+    x = torch.ones(2, 3)
+    shapes = {"x": {0: "batch"}, "scale": {0: "batch"}}
+    model = burnish.compile(Keywords().eval(), {"x": x, "scale": x}, dynamic_shapes=shapes)
+    assert model(x=torch.ones(5, 3), scale=torch.ones(5, 3)).shape == (5, 3)
 
 
 def test_examples_may_be_arrays() -> None:

@@ -54,15 +54,27 @@ def test_leaves_are_named_by_the_way_to_them() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "message"),
     [
-        (("X",), {}, ArityError, r"takes 3 inputs \(x, scale, more\); got 1"),
-        (("X", 2.0, {}, 1), {}, ArityError, "got 4"),
+        (
+            ("X",),
+            {},
+            ArityError,
+            r"takes 3 inputs \(x, scale, more\); got 1: 'scale', 'more' missing",
+        ),
+        (("X", 2.0, {}, 1), {}, ArityError, r"got 4\.$"),
         (("X", 2.0), {"moer": {}}, ArityError, "'moer' is no input of this model.*'more'"),
         (("X", 2.0), {"x": 1}, ArityError, "'x' was given twice"),
         (("X", 3.0, {"a": [1, 2], "b": (None,)}), {}, ArgumentError, r"2\.0 at compilation"),
         (("X", 2, {"a": [1, 2], "b": (None,)}), {}, ArgumentError, "got 2"),
         (("X", 2.0, {"a": [1], "b": (None,)}), {}, ArityError, r"\['a'\]: expected a list of 2"),
-        (("X", 2.0, {"b": 1, "a": 2}), {}, ArityError, "expected a dict of 'a', 'b'"),
-        (("X", 2.0, 7), {}, ArityError, "found a int"),
+        (("X", 2.0, {"a": [1, 2]}), {}, ArityError, "keys 'a', 'b'; found one without 'b'"),
+        (
+            ("X", 2.0, {"a": [1, 2], "c": (None,)}),
+            {},
+            ArityError,
+            "'more': .* keys 'a', 'b'; found one without 'b', with 'c' too",
+        ),
+        (("X", 2.0, 7), {}, ArityError, "found 7"),
+        (("X", 2.0, [1]), {}, ArityError, "found a list of 1"),
     ],
 )
 def test_calls_that_do_not_fit(

@@ -177,7 +177,7 @@ def test_names_that_are_no_identifiers_stay_the_users() -> None:
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((1,), {}, "the model takes 2 inputs (x, z); got 1."),
+        ((1,), {}, "the model takes 2 inputs (x, z); got 1: 'z' missing."),
         ((1, 2, 3), {}, "the model takes 2 inputs (x, z); got 3."),
         ((1,), {"x": 2}, "'x' was given twice; the inputs are x, z."),
         (

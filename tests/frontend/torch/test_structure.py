@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from burnish.frontend.torch.export import export_module
-from burnish.frontend.torch.structure import CallStructure, DimRange, _builder
+from burnish.frontend.torch.structure import _LEFT_OUT, CallStructure, DimRange, _builder
 from burnish.support.errors import ArgumentError, ArityError, FrontendError, ShapeMismatchError
 
 X, Y, Z = torch.rand(2), torch.rand(3), torch.rand(4)
@@ -77,8 +77,9 @@ def test_outputs_get_their_structure_back(nested: CallStructure, plain: CallStru
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((X,), {}, "the model takes 2 inputs (x, y); got 1."),
-        ((X, Y, Z), {}, "the model takes 2 inputs (x, y); got 3."),
+        ((X,), {}, "the model takes 2 inputs (x, y); got 1: 'y' missing."),
+        ((X, Y, Z), {}, f"the model takes 2 inputs (x, y); got 3.{_LEFT_OUT}"),
+        ((X, Y), {"zzz": Z}, f"'zzz' is no input of this model; the inputs are x, y.{_LEFT_OUT}"),
         ((X,), {"yy": Y}, "'yy' is no input of this model; the inputs are x, y. Did you mean 'y'?"),
         ((X, Y), {"y": Y}, "'y' was given twice; the inputs are x, y."),
     ],
@@ -93,9 +94,19 @@ def test_a_wrong_number_of_inputs(
 
 def test_inputs_of_another_structure(nested: CallStructure) -> None:
     rest = {"scale": 2.0, "mask": None}
-    for parts in ({"a": [Y, Y], "b": Z}, {"a": [Y]}, [Y, Z], {"a": Y, "b": Z}):
-        with pytest.raises(ArityError, match=r"\(x, parts, scale, mask\) are not structured as at"):
+    keys = "input 'parts': expected a dict with the keys 'a', 'b';"
+    first = "input 'parts'['a']: expected a list"
+    for parts, said in (
+        ({"a": [Y, Y], "b": Z}, f"{first} of 1; found a list of 2."),
+        ({"a": Y, "b": Z}, f"{first} of 1; found a Tensor."),
+        ({"a": (Y,), "b": Z}, f"{first}, which it was at compilation; found a tuple of 1."),
+        ({"a": [Y]}, f"{keys} found one without 'b'."),
+        ({"a": [Y], "B": Z, "b": Z}, f"{keys} found one with 'B' too."),
+        ([Y, Z], f"{keys} found a list of 2."),
+    ):
+        with pytest.raises(ArityError) as caught:
             nested.flatten((X, parts), rest)
+        assert str(caught.value) == said
 
 
 @pytest.mark.parametrize(
