@@ -186,8 +186,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_model(sub)
     sub.add_argument(
         "--stage",
-        choices=[s for s in STAGES if s[:2] not in ("50", "60")],
-        help="30-fused if not given; 40-scheduled of a saved model, which has 70-bytecode too",
+        choices=STAGES,
+        help="30-fused if not given; 50-lowered and 60-llvm are of each kernel; a saved model has "
+        "40-scheduled, which is shown if none is given, and 70-bytecode",
     )
     sub = add("tune", "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
     _add_model(sub, saved=False, tunes=True)

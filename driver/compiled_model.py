@@ -17,7 +17,6 @@ from ..frontend.imported import Imported
 from ..graphir.module import IRModule
 from ..graphir.passes.pass_list import PassList
 from ..support.caller import callers_level
-from ..support.choices import STAGES
 from ..support.errors import (
     BurnishError,
     FrontendError,
@@ -40,6 +39,7 @@ from .executable import Executable
 from .given_sizes import Sizes, whole_sizes
 from .index_checks import with_checked_indices
 from .kernel_facts import KernelFacts, kernel_facts
+from .kernels import KERNEL_STAGES, kernel_stage
 from .load import restored
 from .precision import Precision
 from .questions import Asking
@@ -426,23 +426,21 @@ class CompiledModel(CallableModel[ModelSignature]):
         return len(self._signatures)
 
     def script(self, stage: str = "30-fused") -> str:
-        """The module after a stage (00-import to 45-packed), or the program (70-bytecode), as text.
+        """The module after a stage (00-import to 45-packed), each kernel's loops (50-lowered) or
+        LLVM IR (60-llvm), which are made again for it, or the program (70-bytecode), as text.
 
         Raises NotCompiledError, and BurnishError for a stage that there is not.
         """
         executable = self._require("script").executable
         if stage == _BYTECODE:
             return print_program(executable.program)
+        if stage in KERNEL_STAGES:
+            return kernel_stage(executable, stage)
         if stage not in executable.stages:
-            hint = nearest(stage, STAGES)
-            if stage in STAGES:
-                hint = (
-                    f" Set BURNISH_PRINT_AFTER={stage} to have it printed as it is compiled, or "
-                    "BURNISH_DUMP=DIR to have it as files."
-                )
+            known = (*executable.stages, *KERNEL_STAGES, _BYTECODE)
             raise BurnishError(
-                f"There is no stage {stage!r} to show; there are "
-                f"{', '.join((*executable.stages, _BYTECODE))}.{hint}"
+                f"There is no stage {stage!r} to show; there are {', '.join(known)}."
+                f"{nearest(stage, known)}"
             )
         return executable.stages[stage].script()
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..graphir.emit.plan_segments import SegmentPlan
 from ..support.dump import Dump
@@ -34,8 +34,11 @@ from ..tensorir.visitor import substitute
 from ..tuner.measuring.kernel import describe_kernel
 from ..vm.program import Kernel
 from .code_cache import code_cache
-from .emit import Emitted, dump_code, emit_kernel, job_of, read_result, run_job
+from .emit import Emitted, dump_code, emit_kernel, job_of, kernel_texts, read_result, run_job
 from .report import CompileReport
+
+if TYPE_CHECKING:
+    from .executable import Executable
 
 _CACHE_SIZE = 512
 
@@ -283,6 +286,22 @@ def compile_segment(plan: SegmentPlan, target: Target, report: CompileReport, du
         if kept is not None:
             kept.put("segment", key[1], target, plan.name, code.image, report.cache)
     return known.image
+
+
+KERNEL_STAGES = {"50-lowered": "loops", "60-llvm": "LLVM IR"}
+"""Stages that each kernel has its own text of, and what ``kernel_texts`` calls it."""
+
+
+def kernel_stage(executable: Executable, stage: str) -> str:
+    """The texts of all kernels of a compiled module at one of ``KERNEL_STAGES``. Nothing keeps
+    them: they are made again."""
+    kernels, mark = executable.program.kernels, {"50-lowered": "#", "60-llvm": ";"}[stage]
+    texts = []
+    for name, func in executable.stages["45-packed"].prim_funcs.items():
+        symbol = kernels[name].symbol if name in kernels else name
+        text = kernel_texts(func, symbol, executable.target)[KERNEL_STAGES[stage]]
+        texts.append(f"{mark} -- {name}\n{text.strip()}\n")
+    return "\n".join(texts)
 
 
 def _describe(plan: SegmentPlan) -> str:

@@ -60,7 +60,7 @@ def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_of_a_command_lists_its_choices(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, words in (
-        (["show"], [s for s in STAGES if s[:2] not in ("50", "60")]),
+        (["show"], list(STAGES)),
         (["tune"], ["gradient", "round-robin"]),
         (["db"], ["stats", "best", "show", "export", "import", "merge", "prune"]),
     ):
