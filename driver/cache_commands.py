@@ -22,6 +22,7 @@ def _cache() -> CodeCache:
 def run_list(options: argparse.Namespace) -> int:
     cache = _cache()
     entries = list(cache.entries())
+    count = len(entries) if options.all else options.limit
     rows = [
         [
             f"{e.header['kind']} {e.header['name']}",
@@ -29,14 +30,16 @@ def run_list(options: argparse.Namespace) -> int:
             f"{e.size / 1e3:.1f} kB",
             _ago(e.used),
         ]
-        for e in entries
+        for e in entries[:count]
     ]
     if rows:
         print_table(str(cache.folder), ["entry", "for", "size", "used"], rows)
+    if entries[count:]:
+        size = sum(e.size for e in entries[count:])
+        print(f"and {len(entries) - count} more of {size / 1e6:.1f} MB; --all lists them")
     total = sum(e.size for e in entries)
-    print(
-        f"{len(rows)} entries, {total / 1e6:.1f} of {cache.limit / 1e6:.0f} MB, in {cache.folder}"
-    )
+    used = f"{total / 1e6:.1f} of {cache.limit / 1e6:.0f} MB"
+    print(f"{len(entries)} entries, {used}, in {cache.folder}")
     return 0
 
 

@@ -182,6 +182,9 @@ def _parser() -> argparse.ArgumentParser:
         type=number(may_be_zero=True),
         help="the largest error, relative to a value's largest element",
     )
+    sub.add_argument(
+        "--full", action="store_true", help="whole names and places, wider than the terminal"
+    )
     sub = add("show", "Print a model's IR at a stage.")
     _add_model(sub)
     sub.add_argument(
@@ -289,7 +292,15 @@ def _add_cache_commands(sub: argparse.ArgumentParser) -> None:
         made.set_defaults(command=("cache_commands", name))
         return made
 
-    add("list", "List what is kept, what was used last first.")
+    made = add("list", "List what is kept, what was used last first.")
+    made.add_argument(
+        "-n",
+        "--limit",
+        type=whole_number(0),
+        default=20,
+        help="entries to list (20); a line says how many more there are",
+    )
+    made.add_argument("--all", action="store_true", help="list every entry")
     add("clear", "Remove everything that is kept.")
     made = add("explain", "Compile a model, and say what of it was kept, and why the rest was not.")
     _add_model(made, saved=False)

@@ -192,7 +192,7 @@ def run_verify(options: argparse.Namespace) -> int:
     differs = False
     for inputs in _inputs(model, options):
         found = verify(*inputs, tolerance=options.tolerance)
-        print(found)
+        print(found.text(full=options.full))
         differs |= not found
     return int(differs)
 

@@ -27,17 +27,42 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     print("\n".join(table_lines(title, columns, rows)))
 
 
-def table_lines(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a plain table."""
+_LEAST = 16
+"""What a column of a table keeps at least, where it has as much."""
+
+
+def table_lines(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int | None = None,
+) -> list[str]:
+    """The lines of a plain table. Where it is wider than ``width``, the widest of its columns are
+    shortened, in the middle of what they hold."""
     lines = [title]
     widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
+    while width is not None and sum(widths) + 2 * len(widths) > width:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= max(_LEAST, len(columns[widest])):
+            break
+        widths[widest] -= 1
     for row in (columns, *rows):
         cells = [
-            c.ljust(w) if i == 0 else c.rjust(w)
+            shortened(c, w).ljust(w) if i == 0 else shortened(c, w).rjust(w)
             for i, (c, w) in enumerate(zip(row, widths, strict=True))
         ]
         lines.append("  " + "  ".join(cells).rstrip())
     return lines
+
+
+def shortened(text: str, width: int) -> str:
+    """At most ``width`` characters of a text: its beginning, and rather more of its end, by which
+    names and places differ."""
+    if len(text) <= width:
+        return text
+    end = (2 * width) // 3
+    return f"{text[: width - end - 1]}\u2026{text[len(text) - end :]}"
 
 
 class _Silent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from html import escape
 
@@ -88,6 +89,12 @@ class Verification:
         return self
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, full: bool = False) -> str:
+        """What ``print`` shows, whose table fits the terminal (120 columns where there is none);
+        with ``full`` names and places are whole."""
+        width = None if full else shutil.get_terminal_size((120, 24)).columns
         lines = [f"{self.name} {'agrees' if self else 'DIFFERS'}, beside {self.reference}"]
         lines += [f"  output {i}: {_told(v)}" for i, v in enumerate(self.outputs)]
         wrong = [v for v in self.values if not v.agrees]
@@ -103,7 +110,7 @@ class Verification:
         shown = wrong[:_ROWS] or sorted(self.values, key=lambda v: -v.error)[:_ROWS]
         if shown:
             title = "Differences, in order" if wrong else "The largest errors"
-            lines += table_lines(title, _COLUMNS, [_row(v) for v in shown])
+            lines += table_lines(title, _COLUMNS, [_row(v) for v in shown], width=width)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

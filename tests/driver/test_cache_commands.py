@@ -50,6 +50,11 @@ def test_explain_list_and_clear(
     assert "kernel fused_add_relu" in out
     assert "schedule fused_add_relu" in out
     assert "days ago" in out
+    code, out, _ = run(capsys, "list", "--limit", "1")
+    assert out.count(" fused_add_relu ") == 1
+    assert "\nand 1 more of 0.0 MB; --all lists them\n2 entries, " in out
+    assert run(capsys, "list", "--limit", "0")[1].startswith("and 2 more of ")
+    assert "more of" not in run(capsys, "list", "--limit", "0", "--all")[1]
     assert run(capsys, "clear")[1] == f"removed 2 entries of {folder}\n"
     assert run(capsys, "list")[1].startswith("0 entries")
 

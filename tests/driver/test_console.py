@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from burnish.driver.console import format_seconds, print_table, progress
+from burnish.driver.console import format_seconds, print_table, progress, shortened, table_lines
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,25 @@ def test_seconds_have_a_unit_that_fits(seconds: float, text: str) -> None:
 def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("Times", ["name", "time"], [["a", "1 ms"], ["longer", "10 ms"]])
     assert capsys.readouterr().out == ("Times\n  name     time\n  a        1 ms\n  longer  10 ms\n")
+
+
+def test_a_table_fits_a_width() -> None:
+    rows = [["the.name.of.a.layer.far.down.0", "3", "/a/place/that/is/long/file.py:12 in f"]] * 2
+    lines = table_lines("t", ["value", "n", "from"], rows, width=48)
+    assert max(map(len, lines)) == 48
+    assert lines[2] == "  the.na\u2026er.far.down.0  3  /a/pla\u2026ile.py:12 in f"
+    assert table_lines("t", ["value", "n", "from"], rows) == table_lines(
+        "t", ["value", "n", "from"], rows, width=200
+    )
+    # No column is shortened to nothing, however narrow the terminal.
+    narrow = table_lines("t", ["value", "n", "from"], rows, width=5)
+    assert max(map(len, narrow)) == 2 + 16 + 2 + 1 + 2 + 16
+
+
+def test_what_is_shortened_keeps_both_ends() -> None:
+    assert shortened("layer.0", 7) == "layer.0"
+    assert shortened("encoder.layer.0.attention.query", 16) == "encod\u2026tion.query"
+    assert len(shortened("x" * 99, 16)) == 16
 
 
 class Terminal(io.StringIO):

@@ -69,6 +69,22 @@ def test_the_text_names_the_first_and_the_blame() -> None:
         found.check()
 
 
+def test_the_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "encoder.layer.11.attention.self.query.weight"
+    place = (
+        "/usr/lib/python3/site-packages/transformers/models/bert/modeling_bert.py:123 in forward"
+    )
+    value = ValueCheck(name, "aten.linear.default", place, "float32", (2, 8), 1e-6, 1e-4)
+    found = Verification("torch Net", "eager", (), (value,))
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) == 100
+    assert name not in str(found)
+    assert "in forward" in str(found)
+    assert name in found.text(full=True)
+    assert place in found.text(full=True)
+
+
 def test_what_is_as_far_from_float64_as_eager_agrees() -> None:
     assert _value("1", 3e-3, eager_error=1e-3).agrees
     assert not _value("1", 5e-3, eager_error=1e-3).agrees
