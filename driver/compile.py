@@ -73,7 +73,8 @@ def compile(
     ``(inputs,)``. None, numbers and strings among them become part of the program, and inputs that
     are left out are the defaults of ``forward()``. Without examples a torch module compiles at its
     first call, once for each signature. ``dynamic_shapes`` names dims that vary:
-    ``({0: "batch"},)``; one compilation then serves every size, 0 and 1 included, or those that a
+    ``({0: "batch"},)``, and ``"2*h"`` one that is twice ``h``; one compilation then serves every
+    size, 0 and 1 included, or those that a
     ``torch.export.Dim("batch", min=2, max=64)`` states: calls of others are refused.
 
     A compiled model has the weights that the module had at its first compilation, in every

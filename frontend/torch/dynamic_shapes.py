@@ -7,6 +7,7 @@ and no weight has. Only the shapes and dtypes of the examples matter to export; 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import keyword
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,8 +62,8 @@ def plan_export(
 
     ``dynamic_shapes`` is None, a sequence with an entry for each input, or a mapping from parameter
     names. An entry follows the structure of its input down to tensors, whose entry maps dims to a
-    name, a ``torch.export.Dim`` (or arithmetic on one, or a hint), an int or None. ``bounds`` are
-    the ``min`` and ``max`` of dims that are plain names. Raises
+    name, arithmetic on one (``"2*h"``), a ``torch.export.Dim`` (or arithmetic on one, or a hint),
+    an int or None. ``bounds`` are the ``min`` and ``max`` of dims that are plain names. Raises
     FrontendError where inputs do not fit ``forward()`` or the entries do not fit the inputs.
     """
     signature = inspect.signature(module.forward)
@@ -246,17 +247,23 @@ class _Planner:
         self.kept: list[torch.Tensor] = []
 
     def collect(self, entries: Any) -> None:
-        """Dims that users made themselves; names elsewhere mean the same ones."""
+        """Dims that users made themselves, of which names elsewhere mean the same ones, and from
+        where on sizes are that others are less than."""
         for leaf in pytree.tree_leaves(entries, is_leaf=lambda e: isinstance(e, (_Derived, _Hint))):
             dim = getattr(leaf, "root", leaf) if isinstance(leaf, _Derived) else leaf
             if not isinstance(dim, (str, int, _Hint)) and hasattr(dim, "__name__"):
                 self._add(dim.__name__, dim)
+            elif isinstance(dim, str) and not dim.isidentifier():
+                name, factor, more = _linear(dim)
+                known = self.bounds.get(name, {})
+                lowest = max(known.get("min", 0), -(more // factor))
+                self.bounds = {**self.bounds, name: {**known, "min": lowest}}
 
     def _add(self, name: str, dim: Any = None, least: int = 0) -> Any:
         if name in self.dims:
             return self.dims[name]
         if not name.isidentifier() or keyword.iskeyword(name):
-            raise FrontendError(f"dynamic_shapes: {name!r} is no name; use letters, digits and _.")
+            raise _no_name(name)
         if dim is None:
             dim = Dim(name, **{"min": 0, **self.bounds.get(name, {})})
         self.dims[name] = dim
@@ -331,6 +338,7 @@ class _Planner:
                     f"{value.ndim} dims. Keys are the numbers of dims, as in {{0: 'batch'}}."
                 )
             i = axis % value.ndim
+            dim = self._written(dim, shape[i])
             planned[i], shape[i], name = self._dim(dim, shape[i], f"{where}, dim {i}")
             if name:
                 named.append((i, name, self._extent(dim, name)))
@@ -341,6 +349,14 @@ class _Planner:
             self.named[id(value)] = named
         self.least[id(value)] = [(axis % value.ndim, _stated(dim)) for axis, dim in entry.items()]
         return value, planned
+
+    def _written(self, dim: Any, size: int) -> Any:
+        """The dim that arithmetic on a name stands for."""
+        if not isinstance(dim, str) or dim.isidentifier():
+            return dim
+        name, factor, more = _linear(dim)
+        made = factor * self._add(name, least=-((more - size) // factor))
+        return made + more if more > 0 else made - -more if more else made
 
     def _extent(self, dim: Any, name: str) -> Callable[[int], int]:
         allowed = int(self.dims[name].min)
@@ -366,6 +382,53 @@ class _Planner:
             f"dynamic_shapes for {where}: expected a name, a torch.export.Dim, an int or None, "
             f"found {dim!r}."
         )
+
+
+def _no_name(text: str) -> FrontendError:
+    return FrontendError(
+        f"dynamic_shapes: {text!r} is no name; use letters, digits and _, or whole multiples of "
+        "one name and a number, as in '2*h' or 'h + 1'. Where a dim is half of another, it has the "
+        "name, and the other is twice it."
+    )
+
+
+def _linear(text: str) -> tuple[str, int, int]:
+    """(name, factor, number) of ``2*h + 1``. Raises FrontendError for anything else, and where the
+    factor is not 1 or more."""
+    try:
+        known = _terms(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError):
+        raise _no_name(text) from None
+    more = known.pop("", 0)
+    names = [(name, factor) for name, factor in known.items() if factor]
+    if len(names) != 1 or names[0][1] < 1 or keyword.iskeyword(names[0][0]):
+        raise _no_name(text)
+    return (*names[0], more)
+
+
+def _terms(node: ast.expr) -> dict[str, int]:
+    """The factor of each name, and the number as that of "". Raises ValueError for what is not
+    linear."""
+    match node:
+        case ast.Name(id=name):
+            return {name: 1}
+        case ast.Constant(value=int(number)) if not isinstance(number, bool):
+            return {"": number}
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return {name: -factor for name, factor in _terms(operand).items()}
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+            sign = 1 if isinstance(node.op, ast.Add) else -1
+            total = dict(_terms(left))
+            for name, factor in _terms(right).items():
+                total[name] = total.get(name, 0) + sign * factor
+            return total
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            a, b = _terms(left), _terms(right)
+            scale, scaled = (a, b) if set(a) == {""} else (b, a)
+            if set(scale) != {""}:
+                raise ValueError("a product of two names")
+            return {name: factor * scale[""] for name, factor in scaled.items()}
+    raise ValueError("no arithmetic on a name")
 
 
 def _stated(dim: Any) -> int:

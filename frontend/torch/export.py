@@ -424,6 +424,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
         static = "a branch depends on"
         if plan.names:
             static += ", or that can have one size alone (leave them out of dynamic_shapes)"
+            static += '; one that is always a multiple of another says so: "2*h"'
         if _packs(error):
             raise FrontendError(
                 f"{type(module).__name__} packs sequences (torch.nn.utils.rnn), whose sizes are "

@@ -11,7 +11,7 @@ from torch.export import Dim
 
 import burnish
 from burnish.frontend.torch.dynamic_shapes import ExportPlan, plan_export
-from burnish.support.errors import FrontendError
+from burnish.support.errors import FrontendError, ShapeMismatchError
 
 X, Y = torch.rand(1, 4), torch.rand(1, 6)
 
@@ -142,7 +142,15 @@ def test_a_tensor_given_twice_is_two_inputs() -> None:
         ),
         (("batch", None), "dynamic_shapes for input 'x': expected a dict from dims to names"),
         (({0: 1.5}, None), "dynamic_shapes for input 'x', dim 0: expected a name"),
-        (({0: "a b"}, None), "'a b' is no name; use letters, digits and _."),
+        (({0: "a b"}, None), "'a b' is no name; use letters, digits and _, or whole multiples of"),
+        (({0: "h/2"}, None), "'h/2' is no name"),
+        (({0: "h*w"}, None), "'h*w' is no name"),
+        (({0: "h+w"}, None), "'h+w' is no name"),
+        (({0: "-h"}, None), "'-h' is no name"),
+        (({0: "h-h"}, None), "'h-h' is no name"),
+        (({0: "2*class"}, None), "'2*class' is no name"),
+        (({0: "2"}, None), "'2' is no name"),
+        (({0: "f(h)"}, None), "'f(h)' is no name"),
         (({0: "class"}, None), "'class' is no name"),
         ("batch", "dynamic_shapes takes a tuple with an entry for each input"),
         (
@@ -195,3 +203,36 @@ def test_layers_in_half_precision_of_a_named_batch(dtype: torch.dtype) -> None:
             given = torch.randn(rows, *x.shape[1:]).to(dtype)
             with torch.no_grad():
                 torch.testing.assert_close(compiled(given), module(given), rtol=0.02, atol=0.03)
+
+
+class Repeated(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, x]) + y
+
+
+@pytest.mark.parametrize("text", ["2*h", "h * 2", "h + h", "3*h - h"])
+def test_a_dim_that_is_twice_another(text: str) -> None:
+    x, y = torch.ones(3, 2), torch.ones(6, 2)
+    model = burnish.compile(Repeated(), (x, y), dynamic_shapes=({0: "h"}, {0: text}))
+    for size in (0, 1, 5):
+        a, b = torch.rand(size, 2), torch.rand(2 * size, 2)
+        assert torch.equal(model(a, b), Repeated()(a, b))
+    with pytest.raises(ShapeMismatchError, match=r"expected shape \(h \* 2, 2\) with h = 5"):
+        model(torch.ones(5, 2), torch.ones(9, 2))
+
+
+def test_dims_that_differ_by_a_number() -> None:
+    """The shorter one may be said first, and a name is at least what leaves no dim negative."""
+
+    class Steps(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x[1:] * y
+
+    x, y = torch.ones(6, 2), torch.ones(5, 2)
+    for shapes in (({0: "n"}, {0: "n - 1"}), ({0: "m + 1"}, {0: "m"})):
+        model = burnish.compile(Steps(), (x, y), dynamic_shapes=shapes)
+        for size in (1, 2, 9):
+            a, b = torch.rand(size, 2), torch.rand(size - 1, 2)
+            assert torch.equal(model(a, b), Steps()(a, b))
+        with pytest.raises(ShapeMismatchError):
+            model(torch.ones(4, 2), torch.ones(4, 2))
