@@ -177,7 +177,7 @@ def choose_precision(
         [as_example(x, f"input {i} of a sample") for i, x in enumerate(call)] for call in calls
     ]
     flat = [imported.flatten_inputs(tuple(call), {}) for call in samples]
-    expected = [exact_outputs(source, call) for call in samples]
+    expected = [exact_outputs(source, call, None, imported.numbers) for call in samples]
     return Search(imported, target, threads, flat, expected, max_error, passes).choose()
 
 

@@ -89,6 +89,9 @@ class Imported:
     form: Callable[[], CallForm]
     """How calls look, as data: what a saved model keeps of the functions above. Raises
     ArtifactError where that cannot be said."""
+    numbers: tuple[int, ...] = ()
+    """Places among the leaves of the result where the model gives a number of Python that the
+    program computes, of named sizes, as a tensor of one element."""
     single_output: bool = True
     """The model gives one bare tensor: ``unflatten_outputs`` is ``lambda outputs: outputs[0]``."""
     bare_tuple: bool = False

@@ -1,7 +1,8 @@
 """How a call of a model looks, as data: what a saved model knows of the one it was made from.
 
 A *tree* is a nest of plain Python: ``TENSOR`` where a tensor stands, ``{"value": x}`` for a plain
-value that became part of the program, ``{"list": [...]}``, ``{"tuple": [...]}`` and
+value that became part of the program, ``NUMBER`` in a result where a
+number stands that the program computes (a size), ``{"list": [...]}``, ``{"tuple": [...]}`` and
 ``{"dict": [[key, tree], ...]}``. A ``"record"`` is a dict of another class, such as the
 ``ModelOutput`` of transformers: it comes back as a ``Record``.
 """
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 
 from .errors import ArgumentError, ArityError, ArtifactError, ShapeMismatchError, nearest
 
-TENSOR = "tensor"
+TENSOR, NUMBER = "tensor", "number"
 Tree: TypeAlias = Any
 
 
@@ -282,9 +283,16 @@ def found_in_call(value: Any) -> str:
     return repr(value) if is_plain else f"a {kind}"
 
 
+def as_number(x: Any) -> Any:
+    """The number that a tensor of one element holds; itself for what is no tensor."""
+    return x.item() if hasattr(x, "item") else x
+
+
 def _fill(tree: Tree, tensors: Iterator[Any]) -> Any:
     if tree == TENSOR:
         return next(tensors)
+    if tree == NUMBER:
+        return as_number(next(tensors))
     ((kind, inner),) = tree.items()
     if kind == "value":
         return inner
@@ -297,7 +305,7 @@ def _fill(tree: Tree, tensors: Iterator[Any]) -> Any:
 
 def _count(tree: Tree) -> int:
     """The tensors of a tree."""
-    if tree == TENSOR:
+    if tree in (TENSOR, NUMBER):
         return 1
     ((kind, inner),) = tree.items()
     if kind == "value":

@@ -58,7 +58,7 @@ from .eager_check import check_eager
 from .export import check_eval_mode, export_lock, export_module, program_inputs
 from .fallback import Fallback, can_fall_back, has_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
-from .structure import CallStructure, DimRange, is_tensor_leaf
+from .structure import CallStructure, DimRange, is_program_output
 from .symbols import NoDim, SymbolTable, symbols_of
 
 _CONVERTERS = (
@@ -253,6 +253,7 @@ def _imported(
         lambda args, kwargs: [*border.flatten(args, kwargs), *held],
         border.unflatten,
         form=border.form,
+        numbers=structure.numbers,
         single_output=structure.is_single and not border.outputs,
         bare_tuple=structure.is_tuple and not border.outputs,
         positional_only=structure.is_flat and not changed and not border.inputs,
@@ -521,7 +522,7 @@ def _outputs(program: ExportedProgram, context: Context, structure: CallStructur
     atoms += [
         context.operand(a)
         for a, known in zip(results[changed:], structure.outputs, strict=True)
-        if is_tensor_leaf(known)
+        if is_program_output(known)
     ]
     return [a if isinstance(a, Var) else context.builder.emit_output(a) for a in atoms]
 

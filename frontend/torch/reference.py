@@ -8,7 +8,7 @@ same value. ``torch_reference`` has all that a verification needs of a model. No
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,9 @@ def torch_reference(
     )
     inputs = [_copied(x) for x in imported.flatten_inputs(tuple(args), named)]
     values = node_values(program, args, named, falls_back=fallback is not None)
-    found = Reference("eager PyTorch", imported, inputs, _outputs(source, args, named), values)
+    found = Reference(
+        "eager PyTorch", imported, inputs, _outputs(source, args, named, imported.numbers), values
+    )
     if not float64:
         return found
     if isinstance(source, ExportedProgram):
@@ -70,7 +72,7 @@ def torch_reference(
         wide_program, _ = export_module(wide, wide_args, wide_named, dynamic_shapes)
     return replace(
         found,
-        exact_outputs=_outputs(wide, wide_args, wide_named),
+        exact_outputs=_outputs(wide, wide_args, wide_named, imported.numbers),
         exact_values=node_values(
             wide_program, wide_args, wide_named, falls_back=fallback is not None
         ),
@@ -78,24 +80,36 @@ def torch_reference(
 
 
 def exact_outputs(
-    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    numbers: Collection[int] = (),
 ) -> list[np.ndarray]:
-    """The flat results of a call of a module in float64. The module and its inputs stay as they
-    are. Raises what the call raises."""
+    """The flat results of a call of a module in float64, the numbers at these places among its
+    leaves too. The module and its inputs stay as they are. Raises what the call raises."""
     wide = copy.deepcopy(module).double()
-    return _outputs(wide, _doubled(tuple(args)), _doubled(dict(kwargs or {})))
+    return _outputs(wide, _doubled(tuple(args)), _doubled(dict(kwargs or {})), numbers)
 
 
 def _outputs(
-    source: torch.nn.Module | ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
+    source: torch.nn.Module | ExportedProgram,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    numbers: Collection[int],
 ) -> list[np.ndarray]:
-    """The tensors of a call's result. What the call writes is a copy."""
+    """The tensors of a call's result, and the numbers at these places among its leaves. What the
+    call writes is a copy."""
     module: Any
     module = source.module() if isinstance(source, ExportedProgram) else copy.deepcopy(source)
     args, named = pytree.tree_map(_copied, (tuple(args), dict(kwargs)))
     with torch.no_grad():
         result = module(*args, **named)
-    return [_as_array(x) for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
+    leaves = enumerate(pytree.tree_leaves(result))
+    return [
+        _as_array(torch.as_tensor(x))
+        for i, x in leaves
+        if i in numbers or isinstance(x, torch.Tensor)
+    ]
 
 
 def _copied(x: Any) -> Any:

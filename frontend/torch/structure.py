@@ -13,13 +13,23 @@ from operator import itemgetter
 from typing import Any
 
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import (
+    ConstantArgument,
+    InputKind,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
 from torch.utils import _pytree as pytree
 
 from ...support.call_form import (
+    NUMBER,
     TENSOR,
     CallForm,
     SizeRange,
+    as_number,
     bound_inputs,
     check_items,
     check_keys,
@@ -31,6 +41,9 @@ from ...support.call_form import (
 from ...support.errors import ArgumentError, ArityError, FrontendError
 
 _TENSOR = object()
+_COMPUTED = object()
+"""An output that is a number of Python, computed of named sizes."""
+_NUMBERS = (SymIntArgument, SymFloatArgument, SymBoolArgument)
 _LEFT_OUT = (
     " An input that was left out at compilation is none of a call either: compile with an example "
     "of it."
@@ -57,7 +70,7 @@ class CallStructure:
     inputs: list[Any]
     """For each leaf of a call: ``_TENSOR``, or the constant it was at export."""
     outputs: list[Any]
-    """The same of the result."""
+    """The same of the result, or ``_COMPUTED``."""
     positional: tuple[str, ...]
     keywords: tuple[str, ...]
     ranges: list[DimRange] = field(default_factory=list)
@@ -73,12 +86,16 @@ class CallStructure:
             _leaf(s.arg, "input") for s in signature.input_specs if s.kind is InputKind.USER_INPUT
         ]
         outputs = [
-            _leaf(s.arg, "output")
+            _COMPUTED if isinstance(s.arg, _NUMBERS) else _leaf(s.arg, "output")
             for s in signature.output_specs
             if s.kind is OutputKind.USER_OUTPUT
         ]
-        if not any(x is _TENSOR for x in outputs):
-            raise FrontendError("forward() returns no tensor, so there is nothing to compile.")
+        if not any(map(is_program_output, outputs)):
+            raise FrontendError(
+                "forward() returns no tensor, so there is nothing to compile: at these sizes its "
+                "result is always the same. Where it is a number of sizes that vary, name these: "
+                'dynamic_shapes=({0: "batch"},).'
+            )
         in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
         assert in_spec is not None
         args, kwargs = pytree.tree_unflatten(list(range(len(inputs))), in_spec)
@@ -98,7 +115,7 @@ class CallStructure:
     @property
     def is_single(self) -> bool:
         """The model gives one bare tensor."""
-        return self.out_spec is not None and self.out_spec.is_leaf()
+        return self.out_spec is not None and self.out_spec.is_leaf() and self.outputs == [_TENSOR]
 
     @property
     def is_tuple(self) -> bool:
@@ -176,8 +193,15 @@ class CallStructure:
     def unflatten(self, tensors: Sequence[Any]) -> Any:
         """The flat outputs in the structure that ``forward`` returned."""
         rest = iter(tensors)
-        leaves = [next(rest) if known is _TENSOR else known for known in self.outputs]
+        leaves = [next(rest) if is_program_output(known) else known for known in self.outputs]
+        for i in self.numbers:
+            leaves[i] = as_number(leaves[i])
         return self._build(leaves)
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """The leaves of the result that are numbers which the program computes."""
+        return tuple([i for i, known in enumerate(self.outputs) if known is _COMPUTED])
 
     @cached_property
     def _build(self) -> Callable[[list[Any]], Any]:
@@ -227,6 +251,8 @@ def _check_structure(spec: Any, value: Any, what: str) -> None:
 
 
 def _said(known: Any, what: str) -> Any:
+    if known is _COMPUTED:
+        return NUMBER
     return TENSOR if known is _TENSOR else value_tree(known, what)
 
 
@@ -239,16 +265,16 @@ def _leaf(argument: Any, what: str) -> Any:
         f"{what} {argument.name!r} is no tensor but a "
         f"{type(argument).__name__.removesuffix('Argument')}; "
         + (
-            "a symbolic size cannot leave the model."
+            "return tensors and numbers."
             if what == "output"
             else "make it static, or pass a tensor."
         )
     )
 
 
-def is_tensor_leaf(known: Any) -> bool:
-    """Whether a leaf of ``CallStructure.inputs`` or ``outputs`` is a tensor."""
-    return known is _TENSOR
+def is_program_output(known: Any) -> bool:
+    """Whether a leaf of ``CallStructure.outputs`` comes out of the program."""
+    return known is _TENSOR or known is _COMPUTED
 
 
-__all__ = ["CallStructure", "DimRange", "is_tensor_leaf"]
+__all__ = ["CallStructure", "DimRange", "is_program_output"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -374,3 +375,41 @@ def test_every_stage_is_shown(static: CompiledModel) -> None:
             rf"^{mark} -- .*", text, re.M
         )
         assert text.count(word) >= len(kernels)
+
+
+class Counts(torch.nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> Any:
+        return {
+            "half": x.shape[0] / 2,
+            "is_long": x.shape[0] > 3,
+            "kept": x[mask].shape[0],
+            "sizes": list(x.shape),
+            "y": x + 1,
+        }
+
+
+def test_sizes_and_numbers_of_them_leave_a_model(tmp_path: Path) -> None:
+    """An int in eager is an int here, be it of a named size or of one that data tell."""
+    module, x = Counts().eval(), torch.rand(4, 3)
+    model = burnish.compile(module, (x, x > 0.5), dynamic_shapes=({0: "n"}, {0: "n"}))
+    model.save(tmp_path / "m.burnish")
+    for each in (model, burnish.load(tmp_path / "m.burnish")):
+        for size in (2, 5):
+            z = torch.rand(size, 3)
+            for wrap in (lambda t: t, lambda t: t.numpy()):
+                found, expected = each(wrap(z), wrap(z > 0.5)), module(z, z > 0.5)
+                assert np.array_equal(found.pop("y"), expected.pop("y"))
+                assert found == expected
+                assert [type(v) for v in found.values()] == [float, bool, int, list]
+    assert model.verify(x, x > 0.5)
+
+
+def test_a_size_may_be_all_that_a_model_gives() -> None:
+    class Rows(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> int:
+            return x.shape[0] * 2
+
+    model = burnish.compile(Rows().eval(), (torch.ones(4),), dynamic_shapes=({0: "n"},))
+    assert [model(torch.ones(n)) for n in (0, 3, 5)] == [0, 6, 10]
+    with pytest.raises(errors.FrontendError, match="name these: dynamic_shapes"):
+        burnish.compile(Rows().eval(), (torch.ones(4),))

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -148,14 +149,21 @@ def test_a_model_without_tensor_outputs_is_refused() -> None:
         structure_of(Nothing(), X)
 
 
-def test_a_symbolic_size_cannot_leave_the_model() -> None:
+def test_a_size_leaves_the_model_as_a_number() -> None:
     class Size(nn.Module):
         def forward(self, x: torch.Tensor) -> Any:
-            return x * 2, x.shape[0]
+            return {"y": x * 2, "n": x.shape[0], "k": 3}
 
     program, _ = export_module(Size().eval(), (X,), None, ({0: "n"},))
-    with pytest.raises(FrontendError, match="a symbolic size cannot leave the model"):
-        CallStructure.of(program)
+    found = CallStructure.of(program)
+    assert found.numbers == (1,)
+    assert not found.is_single
+    result = found.unflatten([X, torch.tensor(7)])
+    assert (result["n"], type(result["n"]), result["k"]) == (7, int, 3)
+    form = found.form()
+    assert form.result == {"dict": [["y", "tensor"], ["n", "number"], ["k", {"value": 3}]]}
+    assert form.unflatten([X, np.int64(7)])["n"] == 7
+    assert form.output_names == ["output_0.y", "output_0.n"]
 
 
 class Pair(NamedTuple):
