@@ -113,7 +113,7 @@ def split_examples(
     """Example inputs by position and by keyword: those of one dict are all by keyword. Raises
     FrontendError where both are said of one dict and another."""
     if not isinstance(inputs, Mapping):
-        return (() if inputs is None and named is not None else inputs), named or {}
+        return (() if inputs is None and named is not None else inputs), dict(named or {})
     if named is not None:
         raise FrontendError(
             "example_inputs is a dict, of inputs by name, and so is example_kwargs: give all of "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto, helper
 from onnx.checker import ValidationError
 from onnx.external_data_helper import load_external_data_for_model
 from onnx.reference import ReferenceEvaluator
@@ -57,7 +57,8 @@ def onnx_reference(
         for name in node.output
         if name and isinstance(x := known.get(name), np.ndarray)
     ]
-    inputs = list(feeds.values())
+    # A program takes bfloat16 as the call had it: the evaluator's is of a package of its own.
+    inputs = [given[n] if x.dtype.name == "bfloat16" else x for n, x in feeds.items()]
     return Reference(
         "ONNX's reference evaluator", imported, inputs, [_stored(x) for x in outputs], values
     )
@@ -89,6 +90,10 @@ def _as_array(x: Any) -> np.ndarray:
         x = x.detach().cpu()
     if isinstance(x, np.ndarray):
         return x
+    if str(getattr(x, "dtype", "")).endswith("bfloat16"):
+        # Exact both ways: NumPy itself has no such dtype, the evaluator's package has.
+        wide = x.float().numpy() if hasattr(x, "float") else x.float32()
+        return wide.astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16))
     try:
         return np.asarray(x)
     except TypeError as error:

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from burnish.frontend.onnx.reference import onnx_reference
 from burnish.support.errors import FrontendError
+from burnish.vm.tensor import array
 
 
 def model(*nodes: onnx.NodeProto, output: str = "y") -> onnx.ModelProto:
@@ -77,3 +79,15 @@ def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
     (tmp_path / "w.bin").unlink()
     with pytest.raises(FrontendError, match="external data"):
         onnx_reference(path, (A, B), {})
+
+
+def test_bfloat16_is_given_and_kept_as_bits() -> None:
+    shapes = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [2]) for name in ("a", "y")]
+    graph = helper.make_graph([helper.make_node("Neg", ["a"], ["y"])], "g", shapes[:1], shapes[1:])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    half = torch.tensor([1.5, -3], dtype=torch.bfloat16)
+    for given in (half, array(np.float32([1.5, -3]), "bfloat16")):
+        found = onnx_reference(proto, (given,), {})
+        assert found.inputs[0] is given
+        assert found.outputs[0].dtype == np.uint16
+        assert torch.equal(torch.from_numpy(found.outputs[0]).view(torch.bfloat16), -half)
