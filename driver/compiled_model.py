@@ -388,9 +388,13 @@ class CompiledModel(CallableModel[ModelSignature]):
     # -- looking inside ----------------------------------------------------------------------------
     def _require(self, what: str) -> ModelSignature:
         if self._current is None:
+            how = spoken(
+                "Call it once, or pass example inputs to burnish.compile.",
+                "Its program depends on what its inputs hold: burnish run, profile and verify take "
+                "them as --input FILE.",
+            )
             raise NotCompiledError(
-                f"{what}: the model is not compiled yet; it compiles at its first call. Call it "
-                "once, or pass example inputs to burnish.compile."
+                f"{what}: the model is not compiled yet; it compiles at its first call. {how}"
             )
         return self._current
 

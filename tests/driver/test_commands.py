@@ -522,6 +522,10 @@ def test_models_that_are_compiled_with_their_inputs_say_so(
         code, _, err = run(capsys, command, path, "--sizes", "n=2")
         assert code == 2
         assert "pass them: --input FILE.npy for each, in their order" in err
+    for command in ("show", "compile"):
+        code, _, err = run(capsys, command, path)
+        assert code == 2
+        assert "burnish run, profile and verify take them as --input FILE" in err
     np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
     np.save(tmp_path / "axes.npy", np.array([1]))
     files = ("--input", str(tmp_path / "x.npy"), "--input", str(tmp_path / "axes.npy"))
