@@ -43,8 +43,8 @@ def _set(x: torch.Tensor, value: Any) -> None:
     if isinstance(x, FakeTensor) and not place.startswith(_TORCH):
         raise FrontendError(
             f"forward() sets .data of a tensor at {place}, which cannot be compiled: compute with "
-            "the new tensor instead (for weights, torch.func.functional_call or an operator's "
-            "function does), or set it once before compiling."
+            "the new tensor instead (torch.nn.functional has layers that take their weights), or "
+            "set it once before compiling."
         )
     _DATA.__set__(x, value)
 
