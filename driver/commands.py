@@ -132,20 +132,18 @@ def _dtypes(model: CompiledModel | LoadedModel) -> list[str]:
 
 
 def run_run(options: argparse.Namespace) -> int:
-    if options.output and Path(options.output).suffix != ".npz":
-        raise ArgumentError(
-            f"--output: expected a file that ends in .npz, which has a name for each output; "
-            f"found {options.output!r}."
-        )
-    verify_places({"--output": options.output})
+    kept_in = options.output
+    if kept_in and not kept_in.endswith(".npz"):
+        kept_in += ".npz"  # as NumPy would
+    verify_places({"--output": kept_in})
     model = load_model(options)
     for inputs in _inputs(model, options, kept="--output" if options.output else ""):
         result = model.run(inputs)
         named = named_outputs(result)
         if options.output:
             kept = {name: _values(leaf) for name, leaf in named if leaf is not None}
-            np.savez(options.output, **kept)
-            print(f"{len(kept)} outputs in {options.output}")
+            np.savez(kept_in, **kept)
+            print(f"{len(kept)} outputs in {kept_in}")
             continue
         for name, leaf in named:
             title = name.replace("_", " ", 1)

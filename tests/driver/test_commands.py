@@ -468,10 +468,10 @@ def test_errors_exit_with_2_and_say_their_class(
     for arguments, message in (
         (("compile", nothing), "burnish: FrontendError: "),
         (("compile", tiny, "--target", "cuda"), "burnish: TargetError: "),
-        (("compile", tiny, "--threads", "0"), "burnish: ArgumentError: threads=0"),
-        (("run", tiny, "--input", nothing), "cannot be read as .npy"),
+        (("compile", tiny, "--precision", "x"), "burnish: ArgumentError: --precision: expected"),
+        (("run", tiny, "--input", nothing), "cannot be read: No such file"),
         (("run", tiny, "--input", tiny), "cannot be read as .npy"),
-        (("tune", tiny, "--trials", "0"), "burnish: TuningError: trials=0"),
+        (("tune", tiny, "--trials", "1", "--database", str(tmp_path)), "burnish: TuningError: "),
         (("demo", "--data", str(tmp_path)), "burnish: DataError: "),
     ):
         code, out, err = run(capsys, *arguments)
