@@ -21,6 +21,7 @@ pytest.importorskip("onnx")
 
 IN_PYTHON_ALONE = {
     "dynamic_shapes": "an ONNX file names its sizes",
+    "example_kwargs": "an ONNX model has its inputs by name",
     "max_error": "of precision='auto', which takes a torch module",
     "samples": "of precision='auto', which takes a torch module",
     "check": "burnish verify does so, value by value",
