@@ -488,6 +488,20 @@ def _with_what_it_needs(
 ) -> ExportedProgram:
     """The export, a second time where the first shows what torch must be told of the module."""
     try:
+        return _with_looks(export, module, plan)
+    except (RuntimeError, ValueError) as error:
+        if UNKNOWN not in str(error):
+            raise
+        with registered_results(module):
+            return _with_looks(export, module, plan)
+
+
+def _with_looks(
+    export: Callable[[], ExportedProgram], module: torch.nn.Module, plan: ExportPlan
+) -> ExportedProgram:
+    """The export, of functions that do not look at values and with those that are known where the
+    first one stops at a look."""
+    try:
         return _with_derivatives(export, module, plan)
     except LOOKS:
         if takes_derivatives(module, plan):
@@ -500,11 +514,6 @@ def _with_what_it_needs(
         if functions.known.is_stale or functions.known.read & _written(program):
             raise  # a branch that the next call may take otherwise
         return program
-    except (RuntimeError, ValueError) as error:
-        if UNKNOWN not in str(error):
-            raise
-        with registered_results(module):
-            return _with_derivatives(export, module, plan)
 
 
 def _read_from_bytecode(export: Callable[..., ExportedProgram]) -> ExportedProgram:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import warnings
 from typing import Any
@@ -370,6 +371,29 @@ class Remembers(nn.Module):
             self.tables[n] = torch.arange(n) * 0.5
         self.last.append(x)
         return x + self.tables[n]
+
+
+@dataclasses.dataclass
+class Parts:
+    """A result that torch does not know how to take apart."""
+
+    value: torch.Tensor
+
+
+class Looks(nn.Module):
+    """Branches on a value of its own, and gives a dataclass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("flags", torch.tensor([True, False]))
+
+    def forward(self, x: torch.Tensor) -> Parts:
+        return Parts(x + 1 if self.flags.any().item() else x)
+
+
+def test_a_look_at_values_and_a_result_of_an_unknown_type() -> None:
+    program, _ = export_module(Looks(), (X,))
+    torch.testing.assert_close(run_program(program, [X])[0], X + 1)
 
 
 @pytest.mark.filterwarnings("ignore:The tensor attributes")
