@@ -81,7 +81,7 @@ def without_complex(program: ExportedProgram) -> ExportedProgram:
     if mode is None:
         return program
     with mode, torch.no_grad():
-        return with_graph(program, _Walk(program.graph).run())
+        return with_graph(program, Walk(program.graph).run())
 
 
 def gives_complex(node: Node) -> bool:
@@ -103,7 +103,7 @@ def row(*names: str) -> Callable[[_Row], _Row]:
     return register
 
 
-class _Walk:
+class Walk:
     """One walk over a graph."""
 
     def __init__(self, graph: Graph) -> None:
@@ -314,7 +314,7 @@ def _real_dtype(value: Any) -> Any:
     return REAL.get(value, value) if isinstance(value, torch.dtype) else value
 
 
-def _linear(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
+def _linear(walk: Walk, *args: Any, **kwargs: Any) -> Any:
     """The same to either part. A real tensor beside complex ones, in a list or in the place of a
     value, has an imaginary part of zeros; indices and masks are of both."""
     target = walk.node.target
@@ -330,7 +330,7 @@ def _linear(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
     return Pair(*found)
 
 
-def _part(walk: _Walk, given: Any, i: int) -> Any:
+def _part(walk: Walk, given: Any, i: int) -> Any:
     """Arguments with a part in the place of each complex one."""
     if isinstance(given, Pair):
         return given.imaginary if i else given.real
@@ -342,7 +342,7 @@ def _part(walk: _Walk, given: Any, i: int) -> Any:
     return given
 
 
-def _in_list(walk: _Walk, x: Any, i: int, *, mixed: bool) -> Any:
+def _in_list(walk: Walk, x: Any, i: int, *, mixed: bool) -> Any:
     if mixed and i and isinstance(x, Node):
         return walk.zeros(x)
     return _part(walk, x, i)
@@ -353,14 +353,14 @@ _PADDED = {"constant_pad_nd": 2, "pad": 3}
 
 
 @row(*_PADDED)
-def _pad(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
+def _pad(walk: Walk, *args: Any, **kwargs: Any) -> Any:
     place = _PADDED[_base_name(walk.node)]
     number = [_pair(a) for a in args[place : place + 1] if a is not None]
     return _linear(walk, *args[:place], *number, **kwargs)
 
 
 @row("where")
-def _where(walk: _Walk, condition: Any, a: Any, b: Any) -> Pair:
+def _where(walk: Walk, condition: Any, a: Any, b: Any) -> Pair:
     dtype = REAL[walk.node.meta["val"].dtype]
 
     def chosen(*values: Any) -> Any:
@@ -375,12 +375,12 @@ def _where(walk: _Walk, condition: Any, a: Any, b: Any) -> Pair:
 
 
 @row("masked_fill")
-def _masked_fill(walk: _Walk, x: Any, mask: Any, value: Any) -> Pair:
+def _masked_fill(walk: Walk, x: Any, mask: Any, value: Any) -> Pair:
     return _where(walk, mask, value, x)
 
 
 @row("fill")
-def _fill(walk: _Walk, x: Pair, value: Any) -> Pair:
+def _fill(walk: Walk, x: Pair, value: Any) -> Pair:
     def filled(v: Any) -> Node:
         made = walk.node_of(v, x.real, x.real.meta["val"].dtype)
         return made if made is not v else walk.call(aten.expand_as.default, v, x.real)
@@ -389,7 +389,7 @@ def _fill(walk: _Walk, x: Pair, value: Any) -> Pair:
     return Pair(filled(q.real), filled(q.imaginary))
 
 
-def _multilinear(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
+def _multilinear(walk: Walk, *args: Any, **kwargs: Any) -> Any:
     """The sum over the parts of all complex operands, each imaginary one times i."""
     flat, structure = pytree.tree_flatten((args, kwargs), is_leaf=lambda x: isinstance(x, Pair))
     places = [i for i, x in enumerate(flat) if isinstance(x, Pair)]
@@ -408,7 +408,7 @@ def _multilinear(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
     return Pair(*sums) if _has_node(*sums) else None
 
 
-def _created(walk: _Walk, *args: Any, **kwargs: Any) -> Pair:
+def _created(walk: Walk, *args: Any, **kwargs: Any) -> Pair:
     """A tensor made of numbers."""
     real = [x.real if isinstance(x, Pair) else x for x in args]
     options = {k: x.real if isinstance(x, Pair) else x for k, x in kwargs.items()}
@@ -422,7 +422,7 @@ def _created(walk: _Walk, *args: Any, **kwargs: Any) -> Pair:
 
 
 @row("linspace")
-def _linspace(walk: _Walk, start: Any, end: Any, *steps: Any, **kwargs: Any) -> Any:
+def _linspace(walk: Walk, start: Any, end: Any, *steps: Any, **kwargs: Any) -> Any:
     if _has_node(start, end):
         return None
     p, q = _pair(start), _pair(end)
@@ -431,7 +431,7 @@ def _linspace(walk: _Walk, start: Any, end: Any, *steps: Any, **kwargs: Any) -> 
     return Pair(*[walk.call(walk.node.target, *given, *steps, **options) for given in ends])
 
 
-def _cast(walk: _Walk, x: Any, *args: Any, **kwargs: Any) -> Any:
+def _cast(walk: Walk, x: Any, *args: Any, **kwargs: Any) -> Any:
     """To or from complex numbers; to real ones the imaginary part is lost, as torch says, and flags
     are of both."""
     wanted = walk.node.meta["val"].dtype
@@ -443,17 +443,17 @@ def _cast(walk: _Walk, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 # -- parts ---------------------------------------------------------------------------------------
 @row("view_as_complex")
-def _view_as_complex(walk: _Walk, x: Node) -> Pair:
+def _view_as_complex(walk: Walk, x: Node) -> Pair:
     return walk.split(x)
 
 
 @row("view_as_real")
-def _view_as_real(walk: _Walk, x: Pair) -> Node:
+def _view_as_real(walk: Walk, x: Pair) -> Node:
     return walk.joined(x)
 
 
 @row("view")
-def _view(walk: _Walk, x: Any, sizes: Any) -> Any:
+def _view(walk: Walk, x: Any, sizes: Any) -> Any:
     """Of other sizes, or the same memory as another type: pairs of numbers as complex ones."""
     if not isinstance(sizes, torch.dtype):
         return _linear(walk, x, sizes)
@@ -465,12 +465,12 @@ def _view(walk: _Walk, x: Any, sizes: Any) -> Any:
 
 
 @row("complex")
-def _complex(walk: _Walk, real: Node, imaginary: Node) -> Pair:
+def _complex(walk: Walk, real: Node, imaginary: Node) -> Pair:
     return Pair(real, imaginary)
 
 
 @row("polar")
-def _polar(walk: _Walk, length: Any, angle: Any) -> Pair:
+def _polar(walk: Walk, length: Any, angle: Any) -> Pair:
     return Pair(*[walk.mul(length, walk.unary(f, angle)) for f in ("cos", "sin")])
 
 
@@ -481,7 +481,7 @@ _PUT = {
 
 
 @row(*_PUT)
-def _put(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
+def _put(walk: Walk, *args: Any, **kwargs: Any) -> Any:
     place = _PUT[_base_name(walk.node)]
     if not isinstance(args[0], Pair) or len(args) <= place:
         return None
@@ -494,72 +494,72 @@ def _put(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
 
 
 @row("real")
-def _real(walk: _Walk, x: Pair) -> Any:
+def _real(walk: Walk, x: Pair) -> Any:
     return x.real
 
 
 @row("imag")
-def _imaginary(walk: _Walk, x: Pair) -> Any:
+def _imaginary(walk: Walk, x: Pair) -> Any:
     return x.imaginary
 
 
 @row("conj", "_conj", "conj_physical", "_conj_physical")
-def _conjugate(walk: _Walk, x: Pair) -> Pair:
+def _conjugate(walk: Walk, x: Pair) -> Pair:
     return Pair(x.real, walk.negative(x.imaginary))
 
 
 @row("adjoint", "matrix_H", "mH")
-def _adjoint(walk: _Walk, x: Pair) -> Pair:
+def _adjoint(walk: Walk, x: Pair) -> Pair:
     return _conjugate(walk, Pair(*[walk.call(walk.node.target, p) for p in (x.real, x.imaginary)]))
 
 
 @row("abs", "absolute")
-def _abs(walk: _Walk, x: Pair) -> Node:
+def _abs(walk: Walk, x: Pair) -> Node:
     made: Node = walk.call(aten.hypot.default, x.real, x.imaginary)
     return made
 
 
 @row("angle")
-def _angle(walk: _Walk, x: Pair) -> Node:
+def _angle(walk: Walk, x: Pair) -> Node:
     made: Node = walk.call(aten.atan2.default, x.imaginary, x.real)
     return made
 
 
 # -- arithmetic ----------------------------------------------------------------------------------
 @row("add")
-def _add(walk: _Walk, a: Any, b: Any, *, alpha: Any = 1) -> Pair:
+def _add(walk: Walk, a: Any, b: Any, *, alpha: Any = 1) -> Pair:
     p, q = _pair(a), _scaled(walk, b, alpha)
     return Pair(walk.add(p.real, q.real), walk.add(p.imaginary, q.imaginary))
 
 
 @row("sub", "subtract")
-def _sub(walk: _Walk, a: Any, b: Any, *, alpha: Any = 1) -> Pair:
+def _sub(walk: Walk, a: Any, b: Any, *, alpha: Any = 1) -> Pair:
     p, q = _pair(a), _scaled(walk, b, alpha)
     return Pair(walk.sub(p.real, q.real), walk.sub(p.imaginary, q.imaginary))
 
 
 @row("rsub")
-def _rsub(walk: _Walk, a: Any, b: Any, alpha: Any = 1) -> Pair:
+def _rsub(walk: Walk, a: Any, b: Any, alpha: Any = 1) -> Pair:
     return _sub(walk, b, a) if alpha == 1 else _sub(walk, b, _scaled(walk, a, alpha))
 
 
-def _scaled(walk: _Walk, x: Any, by: Any) -> Pair:
+def _scaled(walk: Walk, x: Any, by: Any) -> Pair:
     p = _pair(x)
     return p if not isinstance(by, (Node, Pair)) and by == 1 else _times(walk, p, _pair(by))
 
 
-def _times(walk: _Walk, a: Pair, b: Pair) -> Pair:
+def _times(walk: Walk, a: Pair, b: Pair) -> Pair:
     real = walk.sub(walk.mul(a.real, b.real), walk.mul(a.imaginary, b.imaginary))
     return Pair(real, walk.add(walk.mul(a.real, b.imaginary), walk.mul(a.imaginary, b.real)))
 
 
 @row("square")
-def _square(walk: _Walk, x: Pair) -> Pair:
+def _square(walk: Walk, x: Pair) -> Pair:
     return _times(walk, x, x)
 
 
 @row("div", "divide", "true_divide")
-def _div(walk: _Walk, a: Any, b: Any) -> Pair:
+def _div(walk: Walk, a: Any, b: Any) -> Pair:
     """By the divisor over its larger part, so that no square overflows."""
     p, q = _pair(a), _pair(b)
     if not isinstance(b, Pair):
@@ -577,12 +577,12 @@ def _div(walk: _Walk, a: Any, b: Any) -> Pair:
 
 
 @row("reciprocal")
-def _reciprocal(walk: _Walk, x: Pair) -> Pair:
+def _reciprocal(walk: Walk, x: Pair) -> Pair:
     return _div(walk, walk.call(aten.ones_like.default, x.real), x)
 
 
 @row("linear")
-def _linear_layer(walk: _Walk, x: Any, weight: Any, bias: Any = None) -> Pair:
+def _linear_layer(walk: Walk, x: Any, weight: Any, bias: Any = None) -> Pair:
     operands = _pair(weight)
     turned = [
         walk.call(aten.transpose.int, w, 0, 1) if isinstance(w, Node) else w
@@ -592,7 +592,7 @@ def _linear_layer(walk: _Walk, x: Any, weight: Any, bias: Any = None) -> Pair:
     return made if bias is None else _add(walk, made, bias)
 
 
-def _products(walk: _Walk, target: Any, a: Any, b: Any) -> Pair:
+def _products(walk: Walk, target: Any, a: Any, b: Any) -> Pair:
     """What a product gives for two operands of which one at least is complex."""
     p, q = _pair(a), _pair(b)
 
@@ -605,12 +605,12 @@ def _products(walk: _Walk, target: Any, a: Any, b: Any) -> Pair:
 
 
 @row("vdot")
-def _vdot(walk: _Walk, a: Pair, b: Pair) -> Pair:
+def _vdot(walk: Walk, a: Pair, b: Pair) -> Pair:
     return _products(walk, aten.dot.default, _conjugate(walk, a), b)
 
 
 @row("addmm", "baddbmm", "addmv", "addbmm")
-def _product_and_sum(walk: _Walk, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _product_and_sum(walk: Walk, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     name = {"addmm": aten.mm, "baddbmm": aten.bmm, "addmv": aten.mv}.get(_base_name(walk.node))
     if name is None:
         return None
@@ -619,23 +619,23 @@ def _product_and_sum(walk: _Walk, c: Any, a: Any, b: Any, *, beta: Any = 1, alph
 
 
 @row("addcmul")
-def _addcmul(walk: _Walk, c: Any, a: Any, b: Any, *, value: Any = 1) -> Pair:
+def _addcmul(walk: Walk, c: Any, a: Any, b: Any, *, value: Any = 1) -> Pair:
     return _add(walk, c, _scaled(walk, _products(walk, aten.mul.Tensor, a, b), value))
 
 
 # -- functions -----------------------------------------------------------------------------------
 @row("exp")
-def _exp(walk: _Walk, x: Pair) -> Pair:
+def _exp(walk: Walk, x: Pair) -> Pair:
     return _polar(walk, walk.unary("exp", x.real), x.imaginary)
 
 
 @row("log")
-def _log(walk: _Walk, x: Pair) -> Pair:
+def _log(walk: Walk, x: Pair) -> Pair:
     return Pair(walk.unary("log", _abs(walk, x)), _angle(walk, x))
 
 
 @row("sqrt")
-def _sqrt(walk: _Walk, x: Pair) -> Pair:
+def _sqrt(walk: Walk, x: Pair) -> Pair:
     """Without the difference of two numbers that are nearly equal."""
     length = walk.add(_abs(walk, x), walk.unary("abs", x.real))
     larger = walk.unary("sqrt", walk.mul(length, 0.5))
@@ -649,7 +649,7 @@ def _sqrt(walk: _Walk, x: Pair) -> Pair:
 
 
 @row("pow")
-def _pow(walk: _Walk, x: Any, exponent: Any) -> Any:
+def _pow(walk: Walk, x: Any, exponent: Any) -> Any:
     """A length to the power, an angle times it; small whole powers are products."""
     if not isinstance(x, Pair) or not isinstance(exponent, (int, float)):
         return None
@@ -665,7 +665,7 @@ def _pow(walk: _Walk, x: Any, exponent: Any) -> Any:
 
 
 @row("sgn")
-def _sgn(walk: _Walk, x: Pair) -> Pair:
+def _sgn(walk: Walk, x: Pair) -> Pair:
     length = _abs(walk, x)
     is_zero = walk.call(aten.eq.Scalar, length, 0)
     safe = walk.call(aten.where.self, is_zero, walk.call(aten.ones_like.default, length), length)
@@ -674,16 +674,16 @@ def _sgn(walk: _Walk, x: Pair) -> Pair:
 
 # -- questions -----------------------------------------------------------------------------------
 @row("eq")
-def _eq(walk: _Walk, a: Any, b: Any) -> Any:
+def _eq(walk: Walk, a: Any, b: Any) -> Any:
     return _compared(walk, a, b, aten.eq, aten.logical_and.default)
 
 
 @row("ne", "not_equal")
-def _ne(walk: _Walk, a: Any, b: Any) -> Any:
+def _ne(walk: Walk, a: Any, b: Any) -> Any:
     return _compared(walk, a, b, aten.ne, aten.logical_or.default)
 
 
-def _compared(walk: _Walk, a: Any, b: Any, op: Any, combine: Any) -> Any:
+def _compared(walk: Walk, a: Any, b: Any, op: Any, combine: Any) -> Any:
     p, q = _pair(a), _pair(b)
     found = []
     for x, y in ((p.real, q.real), (p.imaginary, q.imaginary)):
@@ -695,14 +695,14 @@ def _compared(walk: _Walk, a: Any, b: Any, op: Any, combine: Any) -> Any:
 
 
 @row("isnan", "isinf", "isfinite")
-def _predicate(walk: _Walk, x: Pair) -> Any:
+def _predicate(walk: Walk, x: Pair) -> Any:
     parts = [walk.unary(_base_name(walk.node), part) for part in (x.real, x.imaginary)]
     is_and = _base_name(walk.node) == "isfinite"
     return walk.call(aten.logical_and.default if is_and else aten.logical_or.default, *parts)
 
 
 @row("linalg_vector_norm", "norm")
-def _norm(walk: _Walk, x: Pair, *args: Any, **kwargs: Any) -> Any:
+def _norm(walk: Walk, x: Pair, *args: Any, **kwargs: Any) -> Any:
     """Of the lengths."""
     options = {name: _real_dtype(value) for name, value in kwargs.items()}
     return walk.call(walk.node.target, _abs(walk, x), *map(_real_dtype, args), **options)

@@ -140,17 +140,26 @@ def _attention_parts(
     *,
     causal: bool,
 ) -> Var:
+    """Queries that no key takes part in have zeros, as torch's own has."""
     q, k, v, mask = operands
     dtype = context.type(q).dtype
+    nothing = context.scalar(-math.inf, dtype)
+    masks = mask is not None
     scores = context.op("matmul", q, k, transpose_b=True)
     scores = context.op("multiply", scores, context.scalar(scale, dtype))
     if causal:
         mask = context.below_diagonal(context.type(q).shape[-2], context.type(k).shape[-2])
     if mask is not None and context.type(mask).dtype.is_bool:
-        scores = context.op("where", mask, scores, context.scalar(-math.inf, dtype))
+        scores = context.op("where", mask, scores, nothing)
     elif mask is not None:
         scores = context.op("add", scores, mask)
-    return context.op("matmul", context.op("softmax", scores, axis=-1), v)
+    made = context.op("matmul", context.op("softmax", scores, axis=-1), v)
+    if not masks or mask is None or not context.type(mask).ndim:
+        return made
+    if context.type(mask).dtype.is_bool:
+        mask = context.op("where", mask, context.scalar(0, dtype), nothing)
+    most = context.op("max", context.cast(mask, dtype), axis=-1, keepdims=True)
+    return context.op("where", context.op("equal", most, nothing), context.scalar(0, dtype), made)
 
 
 # -- normalisation ---------------------------------------------------------------------------

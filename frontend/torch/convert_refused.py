@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch.fx import Node
 
 from ...graphir.expr import Atom
 from . import numbers_of_data
-from .registry import REGISTRY, Context, arguments, converts
+from .registry import REGISTRY, Context, arguments, converts, location
 
 REGISTRY.refuses(
     "its result has as many elements as the data say, and a compiled model's shapes must follow "
@@ -15,8 +17,8 @@ REGISTRY.refuses(
     "aten.unique_dim.default", "torchvision.nms.default",
 )  # fmt: skip
 REGISTRY.refuses(
-    "it transforms to or from frequencies; compute that as products with cosines and sines, or "
-    "outside of the model",
+    "it transforms to or from frequencies along an axis whose size has a name, or is too large and "
+    "has no factors; make the size static, or compute that outside of the model",
     "aten._fft_r2c.default", "aten._fft_c2r.default", "aten._fft_c2c.default",
 )  # fmt: skip
 REGISTRY.refuses(
@@ -33,6 +35,14 @@ REGISTRY.refuses(
 def size_of_data(context: Context, node: Node) -> None:
     """torch puts this behind what reads a number out of data."""
     numbers_of_data.asserts(context, node)
+
+
+@converts("aten._assert_async.msg", "aten._functional_assert_async.msg")
+def assertion(context: Context, node: Node) -> Any:
+    """Checked when the model runs."""
+    told = str(node.args[1])
+    numbers_of_data.check(context, context.operand(node.args[0]), [], location(node), told)
+    return context.operand(node.args[2]) if len(node.args) > 2 else None
 
 
 @converts("aten.bernoulli.p")

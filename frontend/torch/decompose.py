@@ -10,6 +10,7 @@ converter is reported by the importer.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any
@@ -28,6 +29,7 @@ from . import (
     decompositions_losses,
     decompositions_segments,
     decompositions_special,
+    frequencies,
 )
 from .complex_pairs import without_complex
 from .decompose_calls import decompose_calls
@@ -43,8 +45,10 @@ from .registry import REGISTRY, arguments, operator_name
 
 _FURTHER_ROWS = (
     decompositions_image, decompositions_counting, decompositions_data, decompositions_gamma,
-    decompositions_losses, decompositions_segments, decompositions_special,
+    decompositions_losses, decompositions_segments, decompositions_special, frequencies,
 )  # fmt: skip
+_MOST_TURNS = 4
+"""How often an operator is decomposed: others may be made of it, and it of itself."""
 _FURTHER = global_decomposition_table["post_autograd"]
 """torch's own, of which its table for export leaves out those of core operators."""
 _CHECKING = frozenset(
@@ -90,7 +94,7 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
     ``falls_back`` to torch may stay whole."""
     if any(map(is_write, operators(program))):
         program = functionalized(program) or program
-    tried: set[Any] = set()
+    tried: Counter[Any] = Counter()
     has_pairs = False
     while True:
         if not has_pairs and not any(map(is_write, operators(program))):
@@ -98,7 +102,9 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
         calls = [
             n
             for n in all_operators(program)
-            if _is_missing(n) and n.target not in tried and not (falls_back and _stays_whole(n))
+            if _is_missing(n)
+            and tried[n.target] < _MOST_TURNS
+            and not (falls_back and _stays_whole(n))
         ]
         missing = {n.target for n in calls}
         found = {
@@ -109,12 +115,13 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
         is_pure = not any(map(_is_impure, all_operators(program)))
         if not chosen and is_pure:
             return program
-        tried |= missing
+        tried.update(missing)
         retrace = partial(_decomposed, functions=chosen)
         calls = [n for n in calls if n.target in chosen]
         may_stay = is_pure and all(n.graph is program.graph for n in calls)
         made = decompose_calls(program, calls, retrace) if may_stay else None
         program = retrace(program) if made is None else made
+        has_pairs = False  # operators on complex numbers are made of others, too
 
 
 @cache

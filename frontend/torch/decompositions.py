@@ -384,8 +384,11 @@ def _scattered(
         return torch.where(given < 0, given + size, given).clamp(0, size)
 
     begin = bound(start, 0)
+    reach = bound(end, size) - begin
+    count = ((reach + (step - 1)) // step).clamp(min=0)
+    aten._assert_async.msg(count == source.shape[dim], "of a slice as large as what it is set to")
     place = torch.arange(size) - begin
-    inside = (place >= 0) & (place < bound(end, size) - begin) & (place % step == 0)
+    inside = (place >= 0) & (place < reach) & (place % step == 0)
     one = [1 if d == dim % x.ndim else n for d, n in enumerate(x.shape)]
     some = torch.cat([source.to(x.dtype), x.new_zeros(one)], dim)  # there may be none
     found = some.index_select(dim, torch.where(inside, place // step, 0))

@@ -41,6 +41,7 @@ class ExportableFunctions(TorchFunctionMode):
 
     def __enter__(self) -> ExportableFunctions:
         self._held = transformer._detect_is_causal_mask
+        self._attention: Any = nn.functional.scaled_dot_product_attention
         transformer._detect_is_causal_mask = is_causal_mask
         # Functions of torch that are asked for as wholes call it without asking again.
         nn.functional.scaled_dot_product_attention = attention
@@ -49,7 +50,7 @@ class ExportableFunctions(TorchFunctionMode):
 
     def __exit__(self, *raised: Any) -> None:
         transformer._detect_is_causal_mask = self._held
-        nn.functional.scaled_dot_product_attention = _ATTENTION
+        nn.functional.scaled_dot_product_attention = self._attention
         super().__exit__(*raised)
 
     def __torch_function__(
@@ -229,7 +230,8 @@ def is_all_true(valid: Tensor) -> bool:
 
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """torch looks at indices for their number, and whether they are in range."""
-    classes = x.max().item() + 1 if num_classes == -1 else num_classes
+    is_open = isinstance(num_classes, int) and num_classes == -1
+    classes = x.max().item() + 1 if is_open else num_classes
     return (x.unsqueeze(-1) == torch.arange(classes)).to(torch.int64)
 
 
@@ -260,7 +262,8 @@ def attention(
     if attn_mask is not None:
         is_flag = attn_mask.dtype is torch.bool
         scores = scores.masked_fill(~attn_mask, -math.inf) if is_flag else scores + attn_mask
-    return torch.softmax(scores, -1) @ value
+    masked = (scores == -math.inf).all(-1, keepdim=True)
+    return torch.where(masked, 0.0, torch.softmax(scores, -1)) @ value
 
 
 _TABLE: dict[Any, Callable[..., Any]] = {

@@ -193,7 +193,12 @@ def asserts(context: Context, node: Node) -> None:
     symbols = sorted(condition.free_symbols, key=str)
     dims = [context.symbols.expression(s) for s in symbols if knows(s)]
     named = {s: str(context.symbols.expression(s)) for s in symbols if knows(s)}
-    told = (("place", location(node)), ("expected", f"with {condition.subs(named)}"))
+    check(context, holds, dims, location(node), f"with {condition.subs(named)}")
+
+
+def check(context: Context, holds: Atom, dims: list[Expr], place: str, expected: str) -> None:
+    """Refuses calls for which a flag is false: where, and what is expected of sizes."""
+    told = (("place", place), ("expected", expected))
     flag = context.op("where", holds, constant(0, INDEX), constant(-1, INDEX))
     dim = DimVar(f"checked{len(context.checks)}")
     context.checks.append(dim)

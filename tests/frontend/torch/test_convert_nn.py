@@ -198,6 +198,25 @@ def test_attention_of_symbolic_length(causal: bool) -> None:
     )
 
 
+def test_queries_without_keys_are_zeros_at_any_length() -> None:
+    """Batches padded to a length of their own have such."""
+    keys = torch.ones(1, 1, 3, 3, dtype=torch.bool)
+    keys[..., 1, :] = False
+    added = torch.zeros(3, 3).masked_fill(~keys[0, 0], -torch.inf)
+    larger = (torch.randn(1, 2, 5, 4), *(F.pad(m, (0, 2, 0, 2)) for m in (keys, added)))
+    check_all(
+        {
+            "bool": lambda x, m, a: F.scaled_dot_product_attention(x, x, x, attn_mask=m),
+            "added": lambda x, m, a: F.scaled_dot_product_attention(x, x, x, attn_mask=a),
+        },
+        torch.randn(1, 2, 3, 4),
+        keys,
+        added,
+        dynamic_shapes=(({2: "n"}, {2: "n", 3: "n"}, {0: "n", 1: "n"}),),
+        also=(larger,),
+    )
+
+
 def test_a_causal_mask_of_symbolic_length_over_keys_of_all_heads() -> None:
     check_all(
         {"mqa": lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], is_causal=True)},

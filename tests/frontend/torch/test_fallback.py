@@ -63,7 +63,8 @@ class Function(nn.Module):
 def filtered(m: Function, x: torch.Tensor) -> Any:
     """A filter between transforms, as FNet and its kin have it; its weight is complex."""
     y = torch.fft.rfft(m.layer(x)) * torch.view_as_complex(m.turn)
-    return torch.fft.irfft(y, n=x.shape[-1]), y.abs()
+    long = torch.fft.rfft(x, n=4099)  # a prime, which has no tables
+    return torch.fft.irfft(y, n=x.shape[-1]), y.abs(), long.abs()
 
 
 def decomposed(m: Function, x: torch.Tensor) -> Any:

@@ -115,6 +115,21 @@ def test_writes_at_places() -> None:
     check(padded, LENGTHS)
 
 
+def test_writes_of_other_sizes_are_refused_as_eager_refuses_them() -> None:
+    def rows(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+        y = x.clone()
+        y[: n.item()] = x[:3] + 1
+        return y
+
+    model = check(rows, NUMBERS[:1])
+    for n in (0, 2, 4, 6, 7, -1):
+        with pytest.raises(RuntimeError):
+            rows(X, torch.tensor(n))
+        with pytest.raises(BurnishError, match="as large as what it is set to"):
+            model(X, torch.tensor(n))
+    torch.testing.assert_close(model(X, torch.tensor(-3)), rows(X, torch.tensor(-3)))
+
+
 def test_python_numbers_of_them() -> None:
     """int() and float() ask for a number of Python, which only bytecode has."""
     check_all(
@@ -134,6 +149,7 @@ def test_python_numbers_of_them() -> None:
                 p.sum() for p in torch.split(torch.cat([x, x])[: n.sum()], n.tolist())
             ],
             "classes": lambda x, n: F.one_hot(n),
+            "as many classes": lambda x, n: F.one_hot(n, n.max().item() + 2),
         },
         LENGTHS,
     )
@@ -149,6 +165,9 @@ def test_layers_on_as_many_steps_as_data_tell() -> None:
     check_all(
         {
             "attention": masked,
+            "all of a row masked": lambda x, n: F.scaled_dot_product_attention(
+                *[x[None, : n.max()]] * 3, attn_mask=torch.arange(n.max())[:, None] > 0
+            ),
             "causal": lambda x, n: F.scaled_dot_product_attention(
                 *[x[None, : n.max()]] * 3, is_causal=True
             ),

@@ -133,7 +133,7 @@ def test_one_decision_is_enough() -> None:
         (decisions,) = sch.trace.decisions.values()
         assert decisions["vectors"] == vectors
         heights = rows_of_tile(33, vectors, target)
-        assert decisions["rows"] > heights[-1] // 2
+        assert decisions["rows"] >= heights[-1] // 2
 
 
 @pytest.mark.parametrize(("rule", "name"), PAIRS)

@@ -1,0 +1,92 @@
+"""Discrete Fourier transforms beside torch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import burnish
+from burnish.frontend.torch.frequencies import DIRECT, LARGEST_TABLE, factors, has_tables
+from burnish.tests.frontend.torch.oracle import check_all
+
+fft = torch.fft
+
+
+def both(function: Any) -> Any:
+    """Of complex results the parts."""
+    return lambda *x: torch.view_as_real(function(*x))
+
+
+def test_lengths_are_split_down_to_small_tables() -> None:
+    assert factors(DIRECT) is None
+    assert factors(1024) == (32, 32)
+    assert factors(400) == (20, 20)
+    assert factors(97) is None, "a prime has a table of its own"
+    assert has_tables(97)
+    assert has_tables(2**20)
+    assert not has_tables(4099), f"a prime of more than {LARGEST_TABLE}"
+    assert not has_tables(2 * 4099)
+    assert not has_tables(0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 9, 65, 97, 128, 400])
+def test_of_any_length(n: int) -> None:
+    x = torch.rand(2, n) - 0.5
+    check_all({"rfft": both(fft.rfft), "fft of real numbers": both(fft.fft)}, x)
+    x = torch.rand(2, n, 2) - 0.5
+    made = torch.view_as_complex
+    check_all(
+        {"fft": both(lambda x: fft.fft(made(x))), "ifft": both(lambda x: fft.ifft(made(x)))}, x
+    )
+    x = torch.rand(2, n // 2 + 1, 2) - 0.5
+    check_all({"irfft": lambda x: fft.irfft(made(x), n=n)}, x)
+
+
+def test_of_several_axes_and_norms() -> None:
+    x = torch.rand(3, 6, 10) - 0.5
+    check_all(
+        {
+            "rfft2": both(fft.rfft2),
+            "rfftn, orthogonal": both(lambda x: fft.rfftn(x, norm="ortho")),
+            "along the first": both(lambda x: fft.fft(x, dim=0, norm="forward")),
+            "padded": both(lambda x: fft.rfft(x, n=16)),
+            "cut": both(lambda x: fft.rfft(x, n=7)),
+            "there and back": lambda x: fft.irfft2(fft.rfft2(x), s=(6, 10)),
+            "mixing tokens": lambda x: fft.fft(fft.fft(x, dim=-1), dim=-2).real,
+            "shifted": lambda x: fft.fftshift(fft.fft2(x)).abs(),
+            "in float64": both(lambda x: fft.rfft(x.double())),
+            "ifftn": both(lambda x: fft.ifftn(torch.complex(x, x * x))),
+            "hfft": lambda x: fft.hfft(torch.complex(x, x * x), n=12),
+        },
+        x,
+    )
+
+
+def test_windows_of_sound() -> None:
+    window = torch.hann_window(64)
+
+    def spectrum(x: Tensor) -> Any:
+        return torch.stft(x, 64, 16, window=window, return_complex=True)
+
+    check_all(
+        {
+            "stft": lambda x: spectrum(x).abs(),
+            "filtered": lambda x: fft.irfft(fft.rfft(x, n=256) * fft.rfft(x[:, :32], n=256), n=256),
+        },
+        torch.rand(2, 200) - 0.5,
+    )
+
+
+def test_an_infinity_is_everywhere() -> None:
+    x = torch.ones(1, 8)
+    x[0, 3] = torch.inf
+    model = burnish.compile(_Spectrum(), (x,))
+    assert not model(x).isfinite().any()
+
+
+class _Spectrum(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return fft.rfft(x).abs()
