@@ -239,8 +239,8 @@ def _own_ranges(move: Move) -> dict[Var, tuple[Expr, Expr]]:
 
 def _is_only_writer(move: Move) -> bool:
     written = {id(w.buffer) for w in move.block.writes}
-    if any(id(b) in written for b in move.func.buffers):
-        return False
+    if not written <= {id(b) for b in move.scope.alloc_buffers}:
+        return False  # a parameter, or a buffer that blocks outside of the scope may write, too
     return not any(
         n.block is not move.block and any(id(w.buffer) in written for w in n.block.writes)
         for n in scope_blocks(move.scope)

@@ -176,6 +176,39 @@ def test_a_block_that_writes_a_part_of_an_output_moves_as_a_part() -> None:
         assert_same(func, sch.func)
 
 
+def test_a_part_of_a_buffer_that_a_block_outside_writes_moves_as_a_part() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4, 6), "float32")):
+    T0 = T.alloc_buffer((4, 6))
+    for i, j in T.grid(4, 6):
+        with T.block("first"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            T0[vi, vj] = A[vi, vj]
+    for i in range(4):
+        with T.block("row"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi, 0:6], T0[vi, 0:6])
+            T.writes(T0[vi, 0:6])
+            B = T.alloc_buffer((6,))
+            for j in range(6):
+                with T.block("B"):
+                    vj = T.axis.spatial(6, j)
+                    B[vj] = A[vi, vj] + T.float32(1)
+            for j in range(1):
+                with T.block("part"):
+                    vj = T.axis.spatial(6, j)
+                    T0[vi, vj] = B[vj]
+    for i, j in T.grid(4, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T0[vi, vj]
+""")
+    sch = Schedule(func, seed=0)
+    sch.reverse_compute_at("part", sch.get_loops("B")[0])
+    assert_same(func, sch.func)
+
+
 def test_a_block_that_leaves_elements_out_stays() -> None:
     sparse = PARTS.replace("T.grid(4, 2)", "T.grid(4, 3)")
     func = parse_func(sparse.replace("spatial(6, j)", "spatial(6, j * 2)"))
