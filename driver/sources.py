@@ -98,25 +98,20 @@ def import_torch_module(
             "example_inputs takes a tuple of inputs in the order of forward(), or a dict of them "
             f"by name; found {type(args).__name__}."
         )
-    _check_keywords(kwargs)
     example = tuple([as_example(x, f"example input {i}") for i, x in enumerate(args)])
     named = {k: as_example(x, f"example input {k!r}") for k, x in (kwargs or {}).items()}
     return import_module(source, example, dynamic_shapes, example_kwargs=named, fallback=fallback)
-
-
-def _check_keywords(named: Any) -> None:
-    if named is not None and not isinstance(named, Mapping):
-        raise FrontendError(
-            f"example_kwargs takes a dict of inputs by name; found {type(named).__name__}."
-        )
 
 
 def split_examples(
     inputs: Sequence[Any] | Mapping[str, Any] | None, named: Mapping[str, Any] | None
 ) -> tuple[Sequence[Any] | None, dict[str, Any]]:
     """Example inputs by position and by keyword: those of one dict are all by keyword. Raises
-    FrontendError where both are said of one dict and another."""
-    _check_keywords(named)
+    FrontendError where both are said of one dict and another, or what is by keyword is no dict."""
+    if named is not None and not isinstance(named, Mapping):
+        raise FrontendError(
+            f"example_kwargs takes a dict of inputs by name; found {type(named).__name__}."
+        )
     if not isinstance(inputs, Mapping):
         return (() if inputs is None and named is not None else inputs), dict(named or {})
     if named is not None:

@@ -528,34 +528,34 @@ def _angle(walk: Walk, x: Pair) -> Node:
 # -- arithmetic ----------------------------------------------------------------------------------
 @row("add")
 def _add(walk: Walk, a: Any, b: Any, *, alpha: Any = 1) -> Pair:
-    p, q = _pair(a), _scaled(walk, b, alpha)
+    p, q = _pair(a), scaled(walk, b, alpha)
     return Pair(walk.add(p.real, q.real), walk.add(p.imaginary, q.imaginary))
 
 
 @row("sub", "subtract")
 def _sub(walk: Walk, a: Any, b: Any, *, alpha: Any = 1) -> Pair:
-    p, q = _pair(a), _scaled(walk, b, alpha)
+    p, q = _pair(a), scaled(walk, b, alpha)
     return Pair(walk.sub(p.real, q.real), walk.sub(p.imaginary, q.imaginary))
 
 
 @row("rsub")
 def _rsub(walk: Walk, a: Any, b: Any, alpha: Any = 1) -> Pair:
-    return _sub(walk, b, a) if alpha == 1 else _sub(walk, b, _scaled(walk, a, alpha))
+    return _sub(walk, b, a) if alpha == 1 else _sub(walk, b, scaled(walk, a, alpha))
 
 
-def _scaled(walk: Walk, x: Any, by: Any) -> Pair:
+def scaled(walk: Walk, x: Any, by: Any) -> Pair:
     p = _pair(x)
-    return p if not isinstance(by, (Node, Pair)) and by == 1 else _times(walk, p, _pair(by))
+    return p if not isinstance(by, (Node, Pair)) and by == 1 else times(walk, p, _pair(by))
 
 
-def _times(walk: Walk, a: Pair, b: Pair) -> Pair:
+def times(walk: Walk, a: Pair, b: Pair) -> Pair:
     real = walk.sub(walk.mul(a.real, b.real), walk.mul(a.imaginary, b.imaginary))
     return Pair(real, walk.add(walk.mul(a.real, b.imaginary), walk.mul(a.imaginary, b.real)))
 
 
 @row("square")
 def _square(walk: Walk, x: Pair) -> Pair:
-    return _times(walk, x, x)
+    return times(walk, x, x)
 
 
 @row("div", "divide", "true_divide")
@@ -567,12 +567,12 @@ def _div(walk: Walk, a: Any, b: Any) -> Pair:
     if not isinstance(q.real, Node):
         number = complex(q.real, q.imaginary)
         inverse = 1 / number if number else complex(math.nan, math.nan)
-        return _times(walk, p, Pair(inverse.real, inverse.imag))
+        return times(walk, p, Pair(inverse.real, inverse.imag))
     sizes = [walk.unary("abs", part) for part in (q.real, q.imaginary)]
     size = walk.call(aten.maximum.default, *sizes)
     c, d = walk.div(q.real, size), walk.div(q.imaginary, size)
     rest = walk.add(walk.mul(c, c), walk.mul(d, d))
-    found = _times(walk, p, Pair(c, walk.negative(d)))
+    found = times(walk, p, Pair(c, walk.negative(d)))
     return Pair(*[walk.div(walk.div(x, rest), size) for x in (found.real, found.imaginary)])
 
 
@@ -614,13 +614,13 @@ def _product_and_sum(walk: Walk, c: Any, a: Any, b: Any, *, beta: Any = 1, alpha
     name = {"addmm": aten.mm, "baddbmm": aten.bmm, "addmv": aten.mv}.get(_base_name(walk.node))
     if name is None:
         return None
-    product = _scaled(walk, _products(walk, name.default, a, b), alpha)
-    return product if beta == 0 else _add(walk, _scaled(walk, c, beta), product)
+    product = scaled(walk, _products(walk, name.default, a, b), alpha)
+    return product if beta == 0 else _add(walk, scaled(walk, c, beta), product)
 
 
 @row("addcmul")
 def _addcmul(walk: Walk, c: Any, a: Any, b: Any, *, value: Any = 1) -> Pair:
-    return _add(walk, c, _scaled(walk, _products(walk, aten.mul.Tensor, a, b), value))
+    return _add(walk, c, scaled(walk, _products(walk, aten.mul.Tensor, a, b), value))
 
 
 # -- functions -----------------------------------------------------------------------------------
@@ -658,7 +658,7 @@ def _pow(walk: Walk, x: Any, exponent: Any) -> Any:
     if exponent in (1, 2, 3, 4):
         found = x
         for _ in range(int(exponent) - 1):
-            found = _times(walk, found, x)
+            found = times(walk, found, x)
         return found
     length = walk.call(aten.pow.Tensor_Scalar, _abs(walk, x), exponent)
     return _polar(walk, length, walk.mul(_angle(walk, x), exponent))

@@ -108,9 +108,9 @@ def slice_(context: Context, node: Node) -> Atom:
     begin, end = context.value(given.get("start")), context.value(given.get("end"))
     step = int(given.get("step", 1))
     size = node.meta["val"].shape[axis]
+    if isinstance(end, int) and end >= sys.maxsize:
+        end = None
     if numbers_of_data.is_new(context, size):
-        if isinstance(end, int) and end >= sys.maxsize:
-            end = None
         return numbers_of_data.sliced(context, x, axis, (begin, end), step, size)
     kind = context.result_type(node)
     is_whole = begin is None or (isinstance(begin, int) and begin == 0)
@@ -118,8 +118,6 @@ def slice_(context: Context, node: Node) -> Atom:
         return x
     if base_name(node) == "narrow":
         end = begin + context.value(given["length"])
-    if isinstance(end, int) and end >= sys.maxsize:
-        end = None
     is_static = static_value(context.type(x).shape[axis]) is not None
     if not is_static or any(not isinstance(b, int | None) for b in (begin, end)):
         if isinstance(begin, Expr) and (given["start"].meta["val"].node.hint or 0) < 0:

@@ -380,8 +380,7 @@ def _scattered(
     size = x.shape[dim]
 
     def bound(value: int | None, absent: int) -> Tensor:
-        given = torch.full((), absent if value is None else value, dtype=torch.int64)
-        return torch.where(given < 0, given + size, given).clamp(0, size)
+        return _place(absent if value is None else value, size).clamp(0, size)
 
     begin = bound(start, 0)
     reach = bound(end, size) - begin
@@ -392,7 +391,18 @@ def _scattered(
     one = [1 if d == dim % x.ndim else n for d, n in enumerate(x.shape)]
     some = torch.cat([source.to(x.dtype), x.new_zeros(one)], dim)  # there may be none
     found = some.index_select(dim, torch.where(inside, place // step, 0))
-    return torch.where(inside.reshape([-1] + [1] * (x.ndim - 1 - dim % x.ndim)), found, x)
+    return torch.where(_along(inside, x, dim), found, x)
+
+
+def _place(number: int, size: int) -> Tensor:
+    """A number as a place on an axis, counted from its end where it is negative."""
+    given = torch.full((), number, dtype=torch.int64)
+    return torch.where(given < 0, given + size, given)
+
+
+def _along(row: Tensor, x: Tensor, dim: int) -> Tensor:
+    """A vector that broadcasts along an axis of ``x``."""
+    return row.reshape([-1] + [1] * (x.ndim - 1 - dim % x.ndim))
 
 
 @decomposes(aten.select_scatter.default)
@@ -401,9 +411,8 @@ def select_scatter(x: Tensor, source: Tensor, dim: int, index: int) -> Tensor:
     if not free_unbacked_symbols([index]):
         result: Tensor = _AT_ONE_PLACE(x, source, dim, index)
         return result
-    at = torch.full((), index, dtype=torch.int64)
-    at = torch.where(at < 0, at + x.shape[dim], at)
-    is_there = (torch.arange(x.shape[dim]) == at).reshape([-1] + [1] * (x.ndim - 1 - dim % x.ndim))
+    size = x.shape[dim]
+    is_there = _along(torch.arange(size) == _place(index, size), x, dim)
     return torch.where(is_there, source.unsqueeze(dim).to(x.dtype), x)
 
 

@@ -6,8 +6,7 @@
 
 Cooley and Tukey's algorithm (1965) for two factors, again for large ones, down to tables of at most
 ``DIRECT`` rows; a length with no such factors has a table of its own. The tables are constants,
-computed in float64. A transform as products takes more arithmetic than one by butterflies, and
-does it several times as fast; up to some thousands that is about even.
+computed in float64.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from .complex_pairs import Pair, Walk, row
+from .complex_pairs import Pair, Walk, row, scaled, times
 
 aten = torch.ops.aten
 DIRECT = 64
@@ -52,11 +51,7 @@ def transformed(walk: Walk, x: Pair, n: int, sign: int) -> Pair:
     split = _each(walk, x, aten.unflatten.int, -1, [p, q])
     first = transformed(walk, _each(walk, split, aten.transpose.int, -1, -2), p, sign)
     cosines, sines = _table(walk, n, q, p, x.real.meta["val"].dtype, sign)
-    c, d = first.real, first.imaginary
-    turned = Pair(
-        walk.sub(walk.mul(c, cosines), walk.mul(d, sines)),
-        walk.add(walk.mul(c, sines), walk.mul(d, cosines)),
-    )
+    turned = times(walk, first, Pair(cosines, sines))
     second = transformed(walk, _each(walk, turned, aten.transpose.int, -1, -2), q, sign)
     back = _each(walk, second, aten.transpose.int, -1, -2)
     return _each(walk, back, aten.flatten.using_ints, -2)
@@ -108,10 +103,9 @@ def _along(walk: Walk, x: Pair, dims: list[int], sign: int) -> Pair:
     return x
 
 
-def _scaled(walk: Walk, x: Pair, count: int, normalization: int) -> Pair:
+def _normalized(walk: Walk, x: Pair, count: int, normalization: int) -> Pair:
     """By 1, 1 / sqrt(n) or 1 / n, as torch's modes 0, 1 and 2 say."""
-    factor = (1.0, count**-0.5, 1.0 / count)[normalization]
-    return Pair(walk.mul(x.real, factor), walk.mul(x.imaginary, factor)) if normalization else x
+    return scaled(walk, x, (1, count**-0.5, 1.0 / count)[normalization])
 
 
 def _count(walk: Walk, x: Pair, dims: list[int]) -> int | None:
@@ -127,7 +121,7 @@ def complex_to_complex(
     count = _count(walk, x, dim)
     if count is None:
         return None
-    return _scaled(walk, _along(walk, x, dim, -1 if forward else 1), count, normalization)
+    return _normalized(walk, _along(walk, x, dim, -1 if forward else 1), count, normalization)
 
 
 @row("_fft_r2c")
@@ -144,7 +138,7 @@ def real_to_complex(
     if onesided:
         half = x.meta["val"].shape[last] // 2 + 1
         made = _each(walk, made, aten.narrow.default, last, 0, half)
-    return _scaled(walk, _along(walk, made, dim[:-1], -1), count, normalization)
+    return _normalized(walk, _along(walk, made, dim[:-1], -1), count, normalization)
 
 
 @row("_fft_c2r")
@@ -157,7 +151,7 @@ def complex_to_real(
     count = _count(walk, x, dim[:-1])
     if count is None or not has_tables(n):
         return None
-    x = _scaled(walk, _along(walk, x, dim[:-1], 1), count * n, normalization)
+    x = _normalized(walk, _along(walk, x, dim[:-1], 1), count * n, normalization)
     x = _each(walk, x, aten.transpose.int, last, -1)
     mirrored = (n - 1) // 2
     whole = []
