@@ -158,7 +158,7 @@ def sliced(
     symbol ``size`` is how many elements are there."""
     op = context.op
     length = context.operand(context.type(x).shape[axis], INDEX)
-    zero, one = constant(0, INDEX), constant(step, INDEX)
+    zero, stride = constant(0, INDEX), constant(step, INDEX)
 
     def place(bound: Any, absent: Atom) -> Atom:
         if bound is None:
@@ -169,10 +169,10 @@ def sliced(
 
     begin, end = place(bounds[0], zero), place(bounds[1], length)
     reach = op("add", op("subtract", end, begin), constant(step - 1, INDEX))
-    count = op("maximum", op("floor_divide", reach, one), zero)
+    count = op("maximum", op("floor_divide", reach, stride), zero)
     places = context.positions(bound(context, count, size))
     if step != 1:
-        places = op("multiply", places, one)
+        places = op("multiply", places, stride)
     return op("take", x, op("add", places, begin), axis=axis)
 
 

@@ -5,7 +5,8 @@
 Python has an ``int()`` and a ``len()`` give one of its integers, and no class of torch's can be
 one. So these names mean, in the files that the classes of a module stand in and while it is
 exported, what is here. ``int(n / 4)`` is ``n // 4`` then, of which torch knows how often it fits.
-Of anything but named sizes they are Python's: ``type(n) is int`` alone tells them apart.
+Of anything but named sizes they are Python's, where they are called or asked about; as types
+(``type(n) is int``, ``dtype=float``) they are others, for every thread that runs these files.
 """
 
 from __future__ import annotations
