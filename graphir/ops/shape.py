@@ -246,6 +246,42 @@ register(
 )
 
 
+def _interleave(call: Call) -> Type:
+    """The last axis is as long as those of all operands together."""
+    if not call.args:
+        raise fail(call, "nothing to interleave", "one or more tensors")
+    kinds = tensors(call)
+    dtype, first = same_dtype(call, kinds), kinds[0]
+    for kind in kinds:
+        if not kind.ndim or not shape_equal(kind.shape, first.shape):
+            found = f"{describe(kind)} beside {describe(first)}"
+            raise fail(call, found, "tensors of one shape, with an axis")
+    last = fold_dim(first.shape[-1] * len(kinds))
+    return TensorType((*first.shape[:-1], last), dtype)
+
+
+def _legalize_interleave(call: Call) -> PrimFunc:
+    operands = inputs(call)
+    return as_prim_func(call, operands, operator_function("interleave")(operands))
+
+
+def _fold_interleave(call: Call, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    *outer, last = arrays[0].shape
+    return np.stack(arrays, -1).reshape(*outer, last * len(arrays))
+
+
+register(
+    Op(
+        "interleave",
+        ("x",),
+        _interleave,
+        _legalize_interleave,
+        variadic=True,
+        fold=_fold_interleave,
+    )
+)
+
+
 Slices = list[tuple[int, int, Expr, int]]
 
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...support.passes import Pass
-from ...tensorir.expr import IntImm
+from ...tensorir.expr import Expr, IntImm
+from ..dim import fold_dim, shape_equal
 from ..expr import (
     Atom,
     Binding,
@@ -94,9 +95,58 @@ class _Canonicalizer(ExprMutator):
             source = inner.args[0]
         if types_equal(type_of(source), kind):
             return source
+        same = self.interleaved(source, kind) or self.every_kth(source, kind)
+        if same is not None:
+            return same.with_span(call.span)
         if call.op == "reshape" and source is call.args[0]:
             return call
         return reshaped(source, kind.shape).with_span(call.span)
+
+    def interleaved(self, source: Atom, kind: TensorType) -> Call | None:
+        """A view of a stack along a new last axis without that axis: its parts in turn, which a
+        kernel of the same nest can read."""
+        stack = self.defined_by(source, "concat")
+        if stack is None or not kind.shape:
+            return None
+        shape = tensor_type_of(source).shape
+        own = (*shape[:-2], fold_dim(shape[-2] * shape[-1])) if len(shape) > 1 else ()
+        axis, count = int(attr(stack, "axis")), len(stack.args)
+        if axis not in (-1, len(shape) - 1) or not shape_equal(own, kind.shape):
+            return None
+        if count > MOST_IN_TURN or any(tensor_type_of(p).shape[-1] != 1 for p in stack.args):
+            return None
+        parts = [self.viewed(p, (*own[:-1], shape[-2])) for p in stack.args]
+        return Call("interleave", tuple(parts), ())
+
+    def every_kth(self, source: Atom, kind: TensorType) -> Call | None:
+        """One place of a last axis that was split off, without that axis: a slice with a stride."""
+        taken = self.defined_by(source, "strided_slice")
+        split = taken and self.defined_by(taken.args[0], "reshape")
+        if taken is None or not split:
+            return None
+        shape, whole = tensor_type_of(taken.args[0]).shape, tensor_type_of(split.args[0]).shape
+        count, strides = shape[-1], attr(taken, "strides") or (1,)
+        if not (isinstance(count, IntImm) and isinstance(whole[-1], IntImm)) or len(shape) < 2:
+            return None
+        if list(attr(taken, "axes")) not in ([-1], [len(shape) - 1]) or list(strides) != [1]:
+            return None
+        if tensor_type_of(source).shape[-1] != 1 or not shape_equal(kind.shape, shape[:-1]):
+            return None
+        if not shape_equal(whole, (*shape[:-2], fold_dim(shape[-2] * count))):
+            return None
+        begin = attr(taken, "begin")[0] or 0
+        attrs = (
+            ("axes", (-1,)),
+            ("begin", (begin % count.value,)),
+            ("end", (whole[-1].value,)),
+            ("strides", (count.value,)),
+        )
+        return Call("strided_slice", (split.args[0],), attrs)
+
+    def viewed(self, atom: Atom, shape: tuple[Expr, ...]) -> Atom:
+        """A tensor under another shape."""
+        value = self.view(reshaped(atom, shape))
+        return value if isinstance(value, ATOMS) else self.builder.emit(value)
 
 
 def _permute_dims(owner: _Canonicalizer, call: Call) -> Value:
@@ -149,6 +199,8 @@ def _same_type(owner: _Canonicalizer, call: Call) -> Value:
     return call.args[0] if types_equal(type_of(call.args[0]), type_of(call)) else call
 
 
+MOST_IN_TURN = 8
+"""The most tensors whose elements one kernel takes in turn, each element asking which."""
 MOST_NAMED_PARTS = 8
 """The most parts of symbolic sizes that one ``concat`` keeps. Where a part begins is a sum of all
 sizes before it, so the work on a kernel grows with the square of their number, and each of its

@@ -9,6 +9,8 @@ makes one vector of both: nothing beside the run is touched.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from llvmlite import ir
 
 from ...support.dtype import DType
@@ -19,18 +21,27 @@ from ..expr import (
     LE,
     LT,
     NE,
+    Add,
     And,
+    BinaryOp,
     Broadcast,
+    CompareOp,
     Expr,
+    FloorDiv,
+    FloorMod,
     IntImm,
+    Mul,
     Not,
     Or,
     Ramp,
+    Sub,
 )
 from .llvm_types import Literal, memory_type, shuffle_mask
 
-_COMPARED = {
+_MADE: dict[type[Expr], Callable[[int, int], int]] = {
     EQ: int.__eq__, NE: int.__ne__, LT: int.__lt__, LE: int.__le__, GT: int.__gt__, GE: int.__ge__,
+    And: int.__and__, Or: int.__or__, Add: int.__add__, Sub: int.__sub__, Mul: int.__mul__,
+    FloorDiv: int.__floordiv__, FloorMod: int.__mod__,
 }  # fmt: skip
 
 
@@ -47,18 +58,15 @@ def constant_lanes(e: Expr) -> list[int] | None:
         case Not(a):
             inner = constant_lanes(a)
             return inner and [int(not x) for x in inner]
-        case And(a, b) | Or(a, b):
-            left, right = constant_lanes(a), constant_lanes(b)
-            if left is None or right is None:
+        case BinaryOp() | CompareOp() | And() | Or():
+            made = _MADE.get(type(e))
+            left, right = constant_lanes(e.a), constant_lanes(e.b)
+            if made is None or left is None or right is None:
                 return None
-            both = isinstance(e, And)
-            return [x & y if both else x | y for x, y in zip(left, right, strict=True)]
-        case EQ(a, b) | NE(a, b) | LT(a, b) | LE(a, b) | GT(a, b) | GE(a, b):
-            left, right = constant_lanes(a), constant_lanes(b)
-            if left is None or right is None:
+            pairs = list(zip(left, right, strict=True))
+            if not all(y for _, y in pairs) and isinstance(e, FloorDiv | FloorMod):
                 return None
-            compare = _COMPARED[type(e)]
-            return [int(compare(x, y)) for x, y in zip(left, right, strict=True)]
+            return [int(made(x, y)) for x, y in pairs]
         case _:
             return None
 
@@ -85,7 +93,6 @@ def load_run(b: ir.IRBuilder, pointer: ir.Value, dtype: DType, run: tuple[int, i
                align=dtype.itemsize, typ=part)
         for s in starts
     ]  # fmt: skip
-    zeros = Literal(kind, "zeroinitializer")
     if len(parts) == 1:
         whole = _widened(b, parts[0], starts[0], lanes)
     else:
@@ -94,8 +101,14 @@ def load_run(b: ir.IRBuilder, pointer: ir.Value, dtype: DType, run: tuple[int, i
         seam = first + size if first == 0 else end - size
         take = tuple([k if k < seam else lanes + k for k in range(lanes)])
         whole = b.shuffle_vector(low, high, shuffle_mask(take))
-    kept = tuple([k if first <= k < end else lanes + k for k in range(lanes)])
-    return b.shuffle_vector(whole, zeros, shuffle_mask(kept))
+    return kept_lanes(b, whole, [int(first <= k < end) for k in range(lanes)])
+
+
+def kept_lanes(b: ir.IRBuilder, value: ir.Value, mask: list[int]) -> ir.Value:
+    """The lanes of a vector that are on, zeros in the others."""
+    zeros = Literal(value.type, "zeroinitializer")
+    take = tuple([k if on else len(mask) + k for k, on in enumerate(mask)])
+    return b.shuffle_vector(value, zeros, shuffle_mask(take))
 
 
 def _widened(b: ir.IRBuilder, part: ir.Value, start: int, lanes: int) -> ir.Value:

@@ -27,7 +27,7 @@ from ..buffer import Buffer
 from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
 from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
-from .constant_mask import constant_lanes, load_run, run_of
+from .constant_mask import constant_lanes, kept_lanes, load_run, run_of
 from .extern_calls import Imported
 from .frames import Frames, Key
 from .llvm_types import (
@@ -225,10 +225,14 @@ class MemoryEmitter(Frames):
     def _gather(self, e: BufferLoad) -> ir.Value:
         index, dtype = e.indices[0], e.dtype
         t = memory_type(dtype)
-        if e.predicate is None:
-            near = near_lanes(index, self.linear)
-            if near is not None:
+        kept = constant_lanes(e.predicate) if e.predicate is not None else None
+        if e.predicate is None or kept is not None:
+            near = self._near(e.buffer, index)
+            if near is not None and kept is None:
                 return self._load_near(e.buffer, near)
+            if near is not None and kept is not None and self._are_inside(e.buffer, near):
+                return kept_lanes(self.builder, self._load_near(e.buffer, near), kept)
+        if e.predicate is None:
             looked_up = _lane_indices(index)
             if looked_up is not None:
                 return self._look_up(e.buffer, looked_up, dtype)
@@ -261,6 +265,23 @@ class MemoryEmitter(Frames):
             index = Ramp(base, IntImm(1, INDEX), near.width) if near.width > 1 else base
             vectors.append(self.load(BufferLoad(buffer, (index,))))
         return selected_lanes(self.builder, vectors, near.places)
+
+    def _near(self, buffer: Buffer, index: Expr) -> NearLanes | None:
+        """Lanes that stand near each other, of a vector that others read too where one is."""
+        near = near_lanes(index, self.linear)
+        if near is None:
+            return None
+        filled = near.filling(index.dtype.lanes)
+        return filled if filled is not None and self._are_inside(buffer, filled) else near
+
+    def _are_inside(self, buffer: Buffer, near: NearLanes) -> bool:
+        """Whether all that the vectors of near lanes load is the buffer's."""
+        size = self.linear(buffer.shape[0])
+        return all(
+            self.scope.is_at_least(form, 0)
+            and self.scope.is_below(form.shift(near.width) - size, 1)
+            for form in map(near.first.shift, near.starts)
+        )
 
     def _look_up(self, buffer: Buffer, indices: list[Expr], dtype: DType) -> ir.Value:
         """Elements at places that are in memory: a place is loaded where it is used, which takes

@@ -31,6 +31,17 @@ class NearLanes:
     width: int
     places: list[Place]
 
+    def filling(self, lanes: int) -> NearLanes | None:
+        """The same as lanes of one whole vector that begins at a multiple of ``lanes``, where a
+        load of their number is more than one instruction; None elsewhere, and where it has not all
+        of them. It reads elements beside these."""
+        begin = self.first.const % lanes
+        is_one_load = self.width & (self.width - 1) == 0
+        if is_one_load or len(self.starts) > 1 or begin + self.width > lanes:
+            return None
+        places = [(n, lane + begin) for n, lane in self.places]
+        return NearLanes(self.first.shift(-begin), self.starts, lanes, places)
+
 
 def near_lanes(index: Expr, linear: Callable[[Expr], Linear]) -> NearLanes | None:
     """How to read a vector index by few vectors, none of them wider than it is; None where

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ...support.errors import ComputeError
 from ..arith import Analyzer
 from ..buffer import Range
-from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, all_of, const
+from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, all_of, const, is_const
 from ..intrinsics import call_intrin
 from ..te.compute import ShapeLike, Tensor, as_shape, compute
 from .elementwise import broadcast_load
@@ -157,7 +157,9 @@ def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
 
     def element(*indices: Var) -> Expr:
         def load(n: int) -> Expr:
-            own = indices[d] - ends[n - 1] if n else indices[d]
+            own: Expr = indices[d] - ends[n - 1] if n else indices[d]
+            if is_const(tensors[n].shape[d], 1):
+                own = IntImm(0, INDEX)  # so that what reads it runs along the other axes alone
             return BufferLoad(tensors[n], (*indices[:d], own, *indices[d + 1 :]))
 
         result = load(len(tensors) - 1)
@@ -166,6 +168,29 @@ def concat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         return result
 
     return compute((*first.shape[:d], total, *first.shape[d + 1 :]), element, "concat")
+
+
+def interleave(tensors: Sequence[Tensor]) -> Tensor:
+    """The elements of the last axes in turn: ``result[..., k * i + n] = tensors[n][..., i]`` of k
+    tensors. What ``stack`` along a new last axis gives, seen with one axis less. Raises
+    ComputeError where there is none, they have no axes, or ranks or dtypes differ.
+    """
+    if not tensors or not tensors[0].ndim:
+        raise ComputeError("interleave: expected at least one tensor with an axis.")
+    first, count = tensors[0], len(tensors)
+    if any(t.ndim != first.ndim or t.dtype is not first.dtype for t in tensors):
+        raise ComputeError("interleave: expected tensors of one rank and dtype.")
+
+    def element(*indices: Var) -> Expr:
+        *outer, last = indices
+        place = last // count
+        loads = [BufferLoad(t, (*outer, place)) for t in tensors]
+        result: Expr = loads[-1]
+        for n in range(count - 2, -1, -1):
+            result = call_intrin("if_then_else", last % count < n + 1, loads[n], result)
+        return result
+
+    return compute((*first.shape[:-1], first.shape[-1] * count), element, "interleave")
 
 
 def strided_slice(

@@ -140,6 +140,7 @@ OPERATORS: dict[str, Any] = {
     "expand_dims": lambda x, axis: np.expand_dims(x, _axis(axis)),
     "permute_dims": lambda x, axes: np.transpose(x, axes),
     "concat": lambda *x, axis: np.concatenate(x, axis),
+    "interleave": lambda *x: np.stack(x, -1).reshape(*x[0].shape[:-1], -1),
     "strided_slice": strided_slice,
     "take": lambda x, indices, axis: np.take(x, indices, axis),
     "gather_elements": gather_elements,

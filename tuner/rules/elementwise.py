@@ -20,6 +20,7 @@ fill a vector is a part of its own, so that full vectors carry no mask.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -29,7 +30,7 @@ from ...support.node import Node, walk
 from ...support.target import Target
 from ...tensorir.arith.linear import offset_of, same_extent
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import BufferLoad, Call, Expr, IntImm, Select, Var, is_const
+from ...tensorir.expr import BufferLoad, Call, Expr, FloorMod, IntImm, Select, Var, is_const
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.lowering.vectorize_loops import keeps_constants
@@ -303,12 +304,30 @@ def _vectorize(
     lanes = lanes_of(target, block)
     wanted = decide(VectorDecisions, Vectors(sch.func, block), block.name).vectors
     extent = sch.get(loop).extent
-    width = width_for(extent, lanes, wanted)
+    width = max(width_for(extent, lanes, wanted), _period(block, lanes))
     parts = vectorize_loop(sch, loop, width, lanes, masks=has_masks(target, lanes))
     rows = _looked_up_rows(block, target, width)
     if rows and same_extent(extent, block.iter_vars[-1].dom.extent):
         sch.annotate(parts[0], PREFETCH_REGION, rows)
     return parts
+
+
+def _period(block: Block, lanes: int) -> int:
+    """The elements of the last axis after which vectors are alike, where it is taken in turn
+    (``i % 3``): then each lane of a vector knows its turn. 0 where every vector is like the
+    others, or too many are not."""
+    if not block.iter_vars:
+        return 0
+    last = block.iter_vars[-1]
+    turns = [
+        n.b.value
+        for n in walk(block.body)
+        if isinstance(n, FloorMod) and n.a is last.var and isinstance(n.b, IntImm)
+    ]
+    period = math.lcm(lanes, *[n for n in turns if n > 0])
+    extent = last.dom.extent
+    fits = not isinstance(extent, IntImm) or period <= extent.value
+    return period if fits and lanes < period <= MOST_REPEATED * lanes else 0
 
 
 def _vectorize_tiles(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 import torch.nn.functional as F
 
+import burnish
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
 X = torch.arange(24.0).reshape(2, 3, 4)
@@ -146,3 +150,30 @@ def test_pieces_and_pads_of_named_sizes() -> None:
         dynamic_shapes=(({0: torch.export.Dim.AUTO},),),
         also=((x[:2],), (torch.cat([x, x]),)),
     )
+
+
+ROTATIONS = {
+    "halves": lambda x: torch.cat((-x.chunk(2, -1)[1], x.chunk(2, -1)[0]), -1),
+    "neighbours": lambda x: torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2),
+    "pairs": lambda x: torch.stack([f(x) for f in PAIR], -1).flatten(3),
+    "viewed pairs": lambda x: torch.stack([f(x) for f in PAIR], -1).view(x.shape),
+}
+PAIR = (
+    lambda x: -x.reshape(*x.shape[:-1], -1, 2).unbind(-1)[1],
+    lambda x: x.reshape(*x.shape[:-1], -1, 2)[..., 0],
+)
+
+
+@pytest.mark.parametrize("spelling", ROTATIONS)
+@pytest.mark.parametrize("named", [{}, {"dynamic_shapes": ({2: "n"}, {0: "n"}, {0: "n"})}])
+def test_rotary_embeddings_are_one_kernel(spelling: str, named: dict[str, Any]) -> None:
+    class Rotation(torch.nn.Module):
+        def forward(
+            self, x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor
+        ) -> torch.Tensor:
+            return x * cosines + ROTATIONS[spelling](x) * sines
+
+    given = [torch.randn(shape) for shape in ((2, 3, 12, 16), (12, 16), (12, 16))]
+    model = burnish.compile(Rotation(), tuple(given), **named)
+    assert len(model.report.kernels) == 1
+    torch.testing.assert_close(model(*given), Rotation()(*given))

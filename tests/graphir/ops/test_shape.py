@@ -22,6 +22,8 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ('R.broadcast_to(x, R.shape(["m", 2, 3]))', {"x": "R.Tensor((2, 1))", "z": Y}),
     ("R.concat(a, b, axis=1)", {"a": Y, "b": Y}),
     ("R.concat(a, b)", {"a": Y, "b": X}),
+    ("R.interleave(a, b, a)", {"a": Y, "b": Y}),
+    ("R.interleave(a)", {"a": X}),
     ("R.strided_slice(x, axes=[1], begin=[0], end=[3], strides=[2])", {"x": Y}),
     ("R.strided_slice(x, axes=[0, 1], begin=[-1, None], end=[None, -1])", {"x": X}),
     ("R.strided_slice(x, axes=[1], begin=[2], end=[None], strides=[-1])", {"x": X}),
@@ -57,6 +59,8 @@ ERRORS: list[tuple[str, dict[str, str], str]] = [
         {"a": X, "b": "R.Tensor((2, 4))"},
         "(2, 4) float32 does not join along axis 0",
     ),
+    ("R.interleave(a, b)", {"a": X, "b": "R.Tensor((2, 4))"}, "(2, 4) float32 beside (2, 3)"),
+    ("R.interleave(a)", {"a": "R.Tensor(())"}, "tensors of one shape, with an axis"),
     (
         "R.strided_slice(x, axes=[0], begin=[1], end=[2])",
         {"x": Y},

@@ -112,6 +112,51 @@ RULES = [
         None,
     ),
     (
+        "a stack along a new last axis, seen without it",
+        [
+            "r = R.relu(x)",
+            "a = R.concat(R.expand_dims(x, axis=-1), R.expand_dims(r, axis=-1), axis=-1)",
+            'y = R.reshape(a, R.shape([4, "m", 16]))',
+            "y",
+        ],
+        ["r = R.relu(x)", "y = R.interleave(x, r)", "y"],
+    ),
+    (
+        "a stack seen as one axis more stays",
+        [
+            "a = R.concat(R.expand_dims(x, axis=-1), R.expand_dims(x, axis=-1), axis=-1)",
+            'y = R.reshape(a, R.shape([4, "m * 8", 2]))',
+            "y",
+        ],
+        [
+            'a = R.reshape(x, R.shape([4, "m", 8, 1]))',
+            'c = R.reshape(x, R.shape([4, "m", 8, 1]))',
+            "b = R.concat(a, c, axis=-1)",
+            'y = R.reshape(b, R.shape([4, "m * 8", 2]))',
+            "y",
+        ],
+    ),
+    (
+        "a place of a split axis",
+        [
+            'a = R.reshape(x, R.shape([4, "m", 4, 2]))',
+            "b = R.strided_slice(a, axes=[-1], begin=[-1], end=[None])",
+            "y = R.squeeze(b, axis=-1)",
+            "y",
+        ],
+        ["y = R.strided_slice(x, axes=[-1], begin=[1], end=[8], strides=[2])", "y"],
+    ),
+    (
+        "a place of an axis that others were joined to stays",
+        [
+            'a = R.reshape(x, R.shape(["4 * m", 8]))',
+            "b = R.strided_slice(a, axes=[-1], begin=[1], end=[2])",
+            'y = R.reshape(b, R.shape(["4 * m"]))',
+            "y",
+        ],
+        None,
+    ),
+    (
         "a slice of everything",
         ["a = R.strided_slice(w, axes=[0], begin=[0], end=[None])", "y = R.relu(a)", "y"],
         ["y = R.relu(w)", "y"],

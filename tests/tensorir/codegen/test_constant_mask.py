@@ -7,13 +7,33 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir.codegen.constant_mask import constant_lanes, run_of
-from burnish.tensorir.expr import BOOL, GE, LT, And, Broadcast, Expr, IntImm, Not, Ramp, Var
+from burnish.tensorir.expr import (
+    BOOL,
+    EQ,
+    GE,
+    LT,
+    Add,
+    And,
+    Broadcast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Not,
+    Ramp,
+    Var,
+)
 from burnish.tensorir.text.parser import parse_func
 from burnish.tests.assembly import kernel_lines, operations
 from burnish.tests.native import call_native
 
 LANES = Ramp(IntImm(0), IntImm(1), 8)
 BELOW_4 = LT(LANES, Broadcast(IntImm(4), 8))
+
+
+def by(n: int) -> Broadcast:
+    return Broadcast(IntImm(n), 8)
 
 
 def at_least(n: Expr) -> Expr:
@@ -28,6 +48,10 @@ def at_least(n: Expr) -> Expr:
         (Not(at_least(IntImm(3))), [1, 1, 1, 0, 0, 0, 0, 0], (0, 3)),
         (And(Broadcast(IntImm(0, BOOL), 8), at_least(IntImm(1))), [0] * 8, None),
         (at_least(Var("n")), None, None),
+        (EQ(FloorMod(LANES, by(3)), by(1)), [0, 1, 0, 0, 1, 0, 0, 1], None),
+        (LT(FloorDiv(LANES, by(3)), by(1)), [1, 1, 1, 0, 0, 0, 0, 0], (0, 3)),
+        (LT(Add(Mul(LANES, by(2)), by(1)), by(6)), [1, 1, 1, 0, 0, 0, 0, 0], (0, 3)),
+        (EQ(FloorMod(LANES, by(0)), by(1)), None, None),
     ],
 )
 def test_lanes_and_runs(mask: Expr, lanes: list[int] | None, run: tuple[int, int] | None) -> None:
@@ -71,3 +95,19 @@ def f(A: T.Buffer((64,), "float16"), B: T.Buffer((16,), "float16")):
     for cpu in ("haswell", "znver3"):
         found = operations(kernel_lines(func, Target(f"llvm -mcpu={cpu}")))
         assert "vpinsrw" not in found, cpu
+
+
+def test_lanes_in_turn_are_loaded_together_inside_of_the_buffer_alone() -> None:
+    """At the buffer's end a vector would read beyond it, and lanes are read by themselves."""
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((15,), "float32"), B: T.Buffer((16,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for i in range(2):
+        B[T.Ramp(i * 8, 1, 8)] = A.vload(
+            [T.Ramp(i * 8, 1, 8) // T.Broadcast(2, 8) * T.Broadcast(2, 8)],
+            predicate=T.Ramp(0, 1, 8) % T.Broadcast(2, 8) < T.Broadcast(1, 8))
+""")
+    x, found = np.arange(1, 16, dtype="float32"), np.full(16, 9, "float32")
+    call_native(func, x, found)
+    np.testing.assert_array_equal(found, np.where(np.arange(16) % 2, 0, np.arange(1, 17)))

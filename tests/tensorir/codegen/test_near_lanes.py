@@ -36,6 +36,10 @@ def by(n: int, lanes: int = 8) -> Broadcast:
     return Broadcast(IntImm(n, INDEX), lanes)
 
 
+ODD = Add(Mul(FloorDiv(ramp(AT * 8, 1), by(2)), by(2)), by(1))
+"""Of each pair the second, twice."""
+
+
 @pytest.mark.parametrize(
     ("index", "starts", "width"),
     [
@@ -75,3 +79,21 @@ def test_lane_of() -> None:
     assert lane_of(AT, 3) is AT
     found = analyzer.simplify(lane_of(FloorDiv(ramp(AT, 3), by(2)), 2))
     assert structural_equal(found, analyzer.simplify(floordiv(AT + 6, 2)))
+
+
+@pytest.mark.parametrize(
+    ("index", "places"),
+    [
+        (ODD, [1, 1, 3, 3, 5, 5, 7, 7]),  # seven elements: a vector from the one before them
+        (Add(ODD, by(1)), None),  # up to the first element of the next vector
+        (FloorDiv(ramp(AT * 8, 1), by(2)), None),  # four are one load
+        (ramp(AT, 2), None),  # two vectors
+    ],
+)
+def test_lanes_of_a_whole_vector(index: Expr, places: list[int] | None) -> None:
+    near = near_lanes(index, Scope().linear)
+    assert near is not None
+    filled = near.filling(8)
+    assert (filled and [lane for _, lane in filled.places]) == places
+    if filled is not None:
+        assert (filled.starts, filled.width, near.first.const - filled.first.const) == ([0], 8, 1)

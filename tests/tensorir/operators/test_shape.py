@@ -53,6 +53,14 @@ def test_concat(run: Run, axis: int) -> None:
     np.testing.assert_array_equal(found, np.concatenate(parts, axis))
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(2, 3, 4), ("n", 3, 4), (2, 3, "n")])
+def test_interleave(run: Run, count: int, shape: tuple[int | str, ...]) -> None:
+    parts = [X + 100 * n for n in range(count)]
+    found = run(lambda *t: ops.interleave(t), *parts, shapes=[shape] * count)
+    np.testing.assert_array_equal(found, np.stack(parts, -1).reshape(2, 3, 4 * count))
+
+
 def test_concat_of_symbolic_dims(run: Run) -> None:
     a, b = X[0], X[1, :2]
     found = run(lambda *t: ops.concat(t, 0), a, b, shapes=[("n", 4), ("m", 4)])
@@ -84,6 +92,9 @@ def test_errors() -> None:
         (lambda: ops.broadcast_to(x, (4, 3)), "a dim of 2 does not broadcast to 4"),
         (lambda: ops.concat([]), "at least one tensor"),
         (lambda: ops.concat([x, te.placeholder((2,))]), "one rank and dtype"),
+        (lambda: ops.interleave([]), "at least one tensor"),
+        (lambda: ops.interleave([te.placeholder(())]), "with an axis"),
+        (lambda: ops.interleave([x, te.placeholder((2,))]), "one rank and dtype"),
         (lambda: ops.strided_slice(x, (0,), (1,), (1,)), "2 entries each"),
         (lambda: ops.pad(x, (1, 1)), "expected 4 widths"),
         (lambda: ops.pad(x, (0, -1, 0, 0)), "expected 4 widths of at least 0"),

@@ -94,6 +94,39 @@ def test_what_is_repeated_and_fills_no_vector_is_not_read_lane_by_lane(dtype: st
     assert not re.search(r"\b(?:testb|vpextr[bw]|vgather)", text)
 
 
+@pytest.mark.parametrize("last", [64, 61])
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_tensors_that_are_stacked_or_taken_in_turn_are_shuffled(count: int, last: int) -> None:
+    shape = (8, last)
+
+    def stacked(*parts: Tensor) -> Tensor:
+        return op.concat([op.expand_dims(op.relu(p), -1) for p in parts], axis=-1)
+
+    def stack(*parts: np.ndarray) -> np.ndarray:
+        return np.stack([np.maximum(p, 0) for p in parts], -1)
+
+    in_turn = Workload(
+        lambda *parts: op.interleave([op.relu(p) for p in parts]),
+        lambda *parts: stack(*parts).reshape(8, -1),
+        *[shape] * count,
+    )
+    for workload in (Workload(stacked, stack, *[shape] * count), in_turn):
+        check_rule(workload, "elementwise")
+        if last % 8 == 0:
+            text = assembly_of(scheduled(workload.func, target=HASWELL)[1], HASWELL)
+            assert not re.search(r"\b(?:vgather|vpextr|vpinsr|vmovss)", text)
+
+
+def test_pairs_that_are_turned_are_shuffled() -> None:
+    """A rotary embedding of neighbours: each lane reads its pair's other one."""
+    x, table = placeholder((8, 64), name="x"), placeholder((8, 64), name="table")
+    halves = [op.strided_slice(x, (0, n), (1, 2), (8, 32)) for n in (1, 0)]
+    turned = op.interleave([op.negative(halves[0]), halves[1]])
+    func = create_prim_func([x, table, op.multiply(turned, table)])
+    text = assembly_of(scheduled(func, target=HASWELL)[1], HASWELL)
+    assert not re.search(r"\b(?:vgather|vpextr|vpinsr|vmovss)", text)
+
+
 @pytest.mark.parametrize("times", [2, 4])
 def test_an_element_for_each_of_a_few_is_shuffled(times: int) -> None:
     wide = (8, 64, times)
