@@ -56,6 +56,8 @@ _CREATE = frozenset((
 ))  # fmt: skip
 _CASTS = frozenset(("to", "_to_copy", "type_as", "cfloat"))
 _IGNORED = ("aten._assert_tensor_metadata.default",)
+_TYPED_BY = {aten.constant_pad_nd.default: torch._refs.constant_pad_nd}
+"""What gives an operator's type where the operator itself would fix named sizes to numbers."""
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,10 @@ class Walk:
         value = self._values[node]
         if isinstance(value, Node) and _is_complex(value.meta.get("val")):
             if value not in self._pairs:
-                both = self.call(aten.view_as_real.default, value)
+                whole = value
+                if value.meta["val"].is_conj():  # torch views no numbers that are yet to be negated
+                    whole = self.call(aten.resolve_conj.default, value)
+                both = self.call(aten.view_as_real.default, whole)
                 self._pairs[value] = self.split(both)
             return self._pairs[value]
         return value
@@ -213,7 +218,7 @@ class Walk:
         """A call of an operator on real numbers, with the type that it gives. Several results are a
         list of nodes."""
         fakes = pytree.tree_map_only(Node, lambda n: n.meta["val"], (args, kwargs))
-        found = target(*fakes[0], **fakes[1])
+        found = _TYPED_BY.get(target, target)(*fakes[0], **fakes[1])
         made = self._new.call_function(target, args, kwargs)
         made.meta = {**self.node.meta, "val": found}
         if not isinstance(found, (list, tuple)):

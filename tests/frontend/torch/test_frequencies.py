@@ -23,7 +23,7 @@ def both(function: Any) -> Any:
 def test_lengths_are_split_down_to_small_tables() -> None:
     assert factors(DIRECT) is None
     assert factors(1024) == (32, 32)
-    assert factors(400) == (20, 20)
+    assert factors(400) == (16, 25)
     assert factors(97) is None, "a prime has a table of its own"
     assert has_tables(97)
     assert has_tables(2**20)
@@ -63,6 +63,34 @@ def test_of_several_axes_and_norms() -> None:
         },
         x,
     )
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "named"),
+    [
+        (lambda x: fft.irfft2(fft.rfft2(x) * 0.5, s=(8, 70)), (3, 8, 70), {0: "b"}),
+        (lambda x: fft.hfft(fft.ihfft(x), n=9), (3, 9), {0: "b"}),
+        (lambda x: fft.fft(x, dim=1).abs(), (3, 72, 5), {0: "b", 2: "n"}),
+        (lambda x: fft.fft(x, dim=1).abs(), (3, 10, 5, 2), {0: "b", 2: "n"}),
+        (lambda x: fft.fft(x, dim=0).abs(), (130, 3, 4), {}),
+    ],
+)
+def test_beside_named_sizes(function: Any, shape: tuple[int, ...], named: dict[int, str]) -> None:
+    class Transform(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return function(x)
+
+    model = burnish.compile(Transform(), (torch.rand(shape),), dynamic_shapes=(named,))
+    for more in (0, 1, 4):
+        x = torch.rand([n + more * (d in named) for d, n in enumerate(shape)]) - 0.5
+        torch.testing.assert_close(model(x), Transform()(x), atol=1e-4, rtol=1e-4)
+
+
+def test_lengths_of_many_tables() -> None:
+    """Both factors have factors again: along the last axis and along another."""
+    x = torch.rand(1, 130 * 126) - 0.5
+    check_all({"rfft": both(fft.rfft), "irfft": lambda x: fft.irfft(fft.rfft(x), n=66 * 65)}, x)
+    check_all({"fft": both(lambda x: fft.fft(x, dim=0))}, x.reshape(-1, 2))
 
 
 def test_windows_of_sound() -> None:
