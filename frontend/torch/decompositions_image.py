@@ -68,16 +68,41 @@ def grid_sampler(
     assert weight is not None
     if len(sizes) == 3:
         weight = torch.where(place < 0, 0.0, weight)
-    flat = x.reshape(batch, channels, -1)
+    many = not isinstance(channels, int) or channels >= _FEWEST_CHANNELS
+    made = (_sampled_rows if many else _sampled)(x.reshape(batch, channels, -1), place, weight)
+    return made.reshape(batch, channels, *grid.shape[1:-1])
+
+
+_FEWEST_CHANNELS = 4
+"""Channels of a place that are worth to be brought side by side, to be read together."""
+
+
+def _sampled(x: Tensor, place: Tensor, weight: Tensor) -> Tensor:
+    """For each sample the elements of (batch, channels, elements) at its places, weighed and
+    added: (batch, channels, samples)."""
     result = None
     for t in range(place.shape[1]):
-        own = place[:, t : t + 1]
-        taken = flat.gather(2, own.clamp(min=0).expand(-1, channels, -1))
-        taken = torch.where(own < 0, 0.0, taken)
-        term = taken * weight[:, t : t + 1]
+        own, share = place[:, t], weight[:, t]
+        taken = x.gather(2, own.clamp(min=0).unsqueeze(1).expand(-1, x.shape[1], -1))
+        term = torch.where(own.unsqueeze(1) < 0, 0.0, taken) * share.unsqueeze(1)
         result = term if result is None else result + term
     assert result is not None
-    return result.reshape(batch, channels, *grid.shape[1:-1])
+    return result
+
+
+def _sampled_rows(x: Tensor, place: Tensor, weight: Tensor) -> Tensor:
+    """The same, all channels of a place at once, for the samples of all images in a row."""
+    batch, channels, count = x.shape
+    rows = x.transpose(1, 2).reshape(batch * count, channels)
+    first = torch.arange(batch).reshape(batch, 1, 1) * count
+    place = torch.where(place < 0, place, place + first)
+    result = None
+    for own, share in zip(*(t.transpose(0, 1).flatten(1) for t in (place, weight)), strict=True):
+        taken = rows.index_select(0, own.clamp(min=0))
+        term = torch.where(own.unsqueeze(1) < 0, 0.0, taken) * share.unsqueeze(1)
+        result = term if result is None else result + term
+    assert result is not None
+    return result.reshape(batch, -1, channels).transpose(1, 2)
 
 
 def _taps(

@@ -231,3 +231,37 @@ def _axes(e: Expr, kinds: dict[int, str]) -> frozenset[int] | None:
     if not any(kinds.get(v) == "reduce" for v in inside):
         return None
     return frozenset(v for v in inside if kinds.get(v) == "spatial")
+
+
+# -- the order of reading ------------------------------------------------------------------------
+@remembered
+def looks_up_rows(func: PrimFunc) -> bool:
+    """Whether a function reads rows at places that data tell, each row in order: a look-up in a
+    table."""
+    return any(
+        b.iter_vars
+        and n.indices
+        and n.indices[-1] is b.iter_vars[-1].var
+        and any(isinstance(m, BufferLoad) for i in n.indices[:-1] for m in walk(i))
+        for b, n in _reads(func)
+    )
+
+
+@remembered
+def turns_rows(func: PrimFunc) -> bool:
+    """Whether what a function writes in a row it reads from many: a transpose."""
+    for b, n in _reads(func):
+        last = b.iter_vars[-1].var if b.iter_vars else None
+        if not n.indices or not isinstance(n.indices[-1], Var) or n.indices[-1] is last:
+            continue
+        if any(m is last for i in n.indices[:-1] for m in walk(i)):
+            return True
+    return False
+
+
+def _reads(func: PrimFunc) -> list[tuple[Block, BufferLoad]]:
+    """The loads of a function's blocks, with the block of each."""
+    if not isinstance(func.body, BlockRealize):
+        return []
+    blocks = leaf_blocks(func.body.block.body) or []
+    return [(b, n) for b in blocks for n in walk(b.body, (Buffer,)) if isinstance(n, BufferLoad)]

@@ -18,6 +18,8 @@ one is asked of the whole union each time, so that the order of joins cannot bre
   of its own shape, and before it nothing of the group; a ``reduction`` is the last kernel;
 * with all light kernels inlined into it, no kernel exceeds ``max_cost`` operations: in a ladder of
   diamonds the inlined expression doubles at every step;
+* what looks rows up in a table stays apart from what turns them: both are vectors alone, together
+  single elements;
 * scheduled and opaque functions stay alone.
 
 Kernels with heavy work go first, so that they get their epilogues before light chains form.
@@ -27,7 +29,7 @@ check in place of per-path pattern rules is what keeps it short.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...support.passes import Pass
@@ -54,6 +56,7 @@ from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import type_of
 from ..type import TensorType, dims_of, map_dims
+from .annotate_pattern import looks_up_rows, turns_rows
 from .legalize import LEGALIZED
 
 PRIMITIVE = "primitive"
@@ -232,6 +235,8 @@ class _Planner:
         self.patterns = [_pattern(b, module) for b in graph.bindings]
         self.own = [_own_cost(b, module) for b in graph.bindings]
         self.symbols = [_symbols([b.var]) for b in graph.bindings]
+        self.lookups = _mask(_is_kernel_that(looks_up_rows, b, module) for b in graph.bindings)
+        self.turns = _mask(_is_kernel_that(turns_rows, b, module) for b in graph.bindings)
         count = len(graph.bindings)
         self.group = [1 << i for i in range(count)]
         self.after = [0] * count  # the bindings reachable from i, i included
@@ -277,6 +282,7 @@ class _Planner:
             self._one_result(union, members)
             and self._is_convex(union, members)
             and self._one_heavy(union, members)
+            and self._rows_are_kept(union, members)
             and self._dims_are_given(members)
             and self._inlined_cost(members) <= self.options.max_cost
         )
@@ -294,6 +300,12 @@ class _Planner:
             after |= self.after[i]
             before |= self.before[i]
         return not (after & before & ~union)
+
+    def _rows_are_kept(self, union: int, members: Sequence[int]) -> bool:
+        """No row that a member looks up is turned by another."""
+        return not any(
+            self.before[i] & union & self.lookups for i in members if self.turns >> i & 1
+        )
 
     def _dims_are_given(self, members: Sequence[int]) -> bool:
         """A kernel reads its dims off its parameters: each symbol stands in what enters or
@@ -369,6 +381,16 @@ def _own_cost(binding: Binding, module: IRModule) -> int:
         return 1
     named = sum(bool(_symbols([a])) for a in call.args)
     return max(1, named * (named - 1) // 2)
+
+
+def _is_kernel_that(asked: Callable[[PrimFunc], bool], binding: Binding, module: IRModule) -> bool:
+    call = binding.value
+    func = module[call.func] if isinstance(call, CallDPS) else None
+    return isinstance(func, PrimFunc) and asked(func)
+
+
+def _mask(flags: Iterable[bool]) -> int:
+    return sum(1 << i for i, flag in enumerate(flags) if flag)
 
 
 def _bits(mask: int) -> Iterator[int]:

@@ -99,6 +99,17 @@ def test_transposes_fuse_with_light_work_but_not_behind_a_product() -> None:
     assert kernels(fused(text)) == ["linear", "fused_permute_dims_relu"]
 
 
+def test_rows_that_are_looked_up_are_turned_by_themselves() -> None:
+    head = 'i: R.Tensor((2, 5), dtype="int64"), x: R.'
+    lookup = ["a = R.take(x, i, axis=0)", "b = R.relu(a)"]
+    turned = graph(*lookup, "t = R.permute_dims(b, axes=[0, 2, 1])", "y = R.exp(t)")
+    assert kernels(fused(turned.replace("x: R.", head, 1))) == [
+        "fused_take_relu", "fused_permute_dims_exp",
+    ]  # fmt: skip
+    moved = graph(*lookup, "t = R.permute_dims(b, axes=[1, 0, 2])", "y = R.exp(t)")
+    assert kernels(fused(moved.replace("x: R.", head, 1))) == ["fused_take_relu_permute_dims_exp"]
+
+
 def test_ladders_of_diamonds_stop_at_the_cost() -> None:
     steps = [f"v{i + 1} = R.multiply(v{i}, v{i})" for i in range(10)]
     text = graph(*["v0 = R.exp(x)", *steps, "y = R.tanh(v10)"])
