@@ -24,12 +24,10 @@ def _coordinates(grid: Tensor, size: int, padding: int, align_corners: bool, los
 
 def _within(at: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
     """Coordinates outside stay there, or go to the border (``padding=1``), or are reflected (2)."""
-    low, span = (0.0, float(size - 1)) if align_corners else (-0.5, float(size))
-    if padding == 2 and span == 0:
-        at = torch.zeros_like(at)
-    elif padding == 2:
-        distance = (at - low).abs()
-        rest, flips = torch.fmod(distance, span), torch.floor(distance / span)
+    low, span = (0.0, size - 1) if align_corners else (-0.5, size)
+    if padding == 2:
+        distance, step = (at - low).abs(), torch.sym_max(span, 1)  # of one element all is the first
+        rest, flips = torch.fmod(distance, step), torch.floor(distance / step)
         at = torch.where(torch.fmod(flips, 2) == 0, rest, span - rest) + low
     return at if padding == 0 else at.clamp(0, size - 1)
 
@@ -55,10 +53,10 @@ def grid_sampler(
     outside = -math.prod(sizes)
     for d, size in enumerate(sizes):
         at = grid[..., len(sizes) - 1 - d].reshape(batch, 1, -1)
-        lost = 0.0 if len(sizes) == 2 else float(size - 1)  # where torch's comparisons bring NaN
+        lost = 0 if len(sizes) == 2 else size - 1  # where torch's comparisons bring NaN
         own, share = _taps(at, size, interpolation_mode, padding_mode, align_corners, lost)
         within = (own >= 0) & (own < size)  # of NaN False
-        own = torch.where(within, own, float(outside)).to(torch.int64)
+        own = torch.where(within, torch.where(within, own, 0).to(torch.int64), outside)
         if place is None or weight is None:
             place, weight = own, share
         else:

@@ -25,6 +25,7 @@ from ..expr import (
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
 from ..op import attr, get_op, reshaped, tensor_type_of, type_of
+from ..ops.operands import normal_axes
 from ..ops.shape import resolve_axes
 from ..type import TensorType, types_equal
 
@@ -199,6 +200,15 @@ def _same_type(owner: _Canonicalizer, call: Call) -> Value:
     return call.args[0] if types_equal(type_of(call.args[0]), type_of(call)) else call
 
 
+def _reduction(owner: _Canonicalizer, call: Call) -> Value:
+    """Along axes of one element it is the element."""
+    kind, made = tensor_type_of(call.args[0]), tensor_type_of(call)
+    axes = normal_axes(call, attr(call, "axis"), kind.ndim)
+    if kind.dtype is not made.dtype or any(kind.shape[a] != 1 for a in axes):
+        return call
+    return owner.view(reshaped(call.args[0], made.shape).with_span(call.span))
+
+
 MOST_IN_TURN = 8
 """The most tensors whose elements one kernel takes in turn, each element asking which."""
 MOST_NAMED_PARTS = 8
@@ -248,4 +258,5 @@ _RULES: dict[str, Callable[[_Canonicalizer, Call], Value]] = {
     "broadcast_to": _same_type,
     "concat": _concat,
     "strided_slice": _strided_slice,
+    **dict.fromkeys(("sum", "mean", "max", "min", "prod"), _reduction),
 }

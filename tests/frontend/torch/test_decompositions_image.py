@@ -47,6 +47,25 @@ def test_grid_sample(padding: str, corners: bool) -> None:
     )
 
 
+@pytest.mark.parametrize(("mode", "channels"), [("bilinear", 5), ("nearest", 2), ("bicubic", 5)])
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_grid_sample_of_named_sizes(padding: str, mode: str, corners: bool, channels: int) -> None:
+    class Sample(torch.nn.Module):
+        def forward(self, x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+            return F.grid_sample(x, g, mode, padding, corners)
+
+    named = {0: "b", 2: "h", 3: "w"}, {0: "b", 1: "rows", 2: "columns"}
+    given = torch.randn(2, channels, 9, 7), grid(2, 5, 6, 2).float()
+    model = burnish.compile(Sample(), given, dynamic_shapes=named)
+    for image, places in ((3, channels, 4, 11), (3, 2, 2, 2)), ((1, channels, 1, 1), (1, 1, 2, 2)):
+        x, g = torch.randn(image), grid(*places).float()
+        g.reshape(-1)[3] = torch.nan
+        torch.testing.assert_close(
+            model(x, g), Sample()(x, g), atol=1e-4, rtol=1e-4, equal_nan=True
+        )
+
+
 @pytest.mark.parametrize(("mode", "taps"), [("nearest", 1), ("bilinear", 4), ("bicubic", 16)])
 def test_places_of_a_sample_are_computed_once_for_all_channels(mode: str, taps: int) -> None:
     x, g = torch.randn(2, 24, 9, 7), grid(2, 5, 6, 2).float()

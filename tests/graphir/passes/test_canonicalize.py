@@ -157,6 +157,17 @@ RULES = [
         None,
     ),
     (
+        "a sum of one element",
+        [
+            "a = R.expand_dims(w, axis=[0, 2])",
+            "b = R.sum(a, axis=[0, 2])",
+            "c = R.max(R.expand_dims(b, axis=-1), axis=-1, keepdims=True)",
+            "y = R.relu(c)",
+            "y",
+        ],
+        ["a = R.reshape(w, R.shape([6, 8, 1]))", "y = R.relu(a)", "y"],
+    ),
+    (
         "a slice of everything",
         ["a = R.strided_slice(w, axes=[0], begin=[0], end=[None])", "y = R.relu(a)", "y"],
         ["y = R.relu(w)", "y"],
