@@ -67,12 +67,13 @@ _CAN_DEFER = (
     in inspect.signature(torch.export.export).parameters
 )
 """Whether torch can leave to the call what it cannot show of sizes; older ones cannot."""
-_MADE_CONSTANT = ("specialized it to be a constant", "satisfy the generated guard")
+_MUST_BE_CONSTANT = "Specializations unexpectedly required"
+"""What torch says, behind its guards, of a size for which they leave a single value."""
+_IS_GUARD = "satisfy the generated guard"
+_MADE_CONSTANT = ("specialized it to be a constant", _MUST_BE_CONSTANT)
 """What torch says where the code asks a size for its value."""
 _TAKES_NO_SIZES = (TypeError, AttributeError, AssertionError)
 """What code raises that asks whether a size is an integer of Python's, and functions of C."""
-_MUST_BE_CONSTANT = "Specializations unexpectedly required"
-"""What torch says, behind its guards, of a size for which they leave a single value."""
 _GUARD = re.compile(
     r"Not all values of (?P<name>\w+) = (?P<size>\S+) in the specified range.*? "
     r"satisfy the generated guard (?P<condition>.*?)\.?$"
@@ -261,7 +262,7 @@ def _export_obliviously(module: torch.nn.Module, plan: ExportPlan) -> ExportedPr
     too old to have them."""
     if hasattr(symbolic_config, "backed_size_oblivious"):
         with contextlib.suppress(FrontendError), _size_oblivious():
-            return _export(module, plan)
+            return _export_with_gaps(module, plan, None)
     return None
 
 
@@ -451,25 +452,37 @@ def _with_named_sizes(
         return _with_what_it_needs(export, module, plan)
     except Exception as error:  # torch has a class of its own for every kind of guard
         is_of_sizes = isinstance(error, _TAKES_NO_SIZES) or any(
-            said in str(error) for said in _MADE_CONSTANT
+            said in str(error) for said in (_IS_GUARD, *_MADE_CONSTANT)
         )
         if not plan.names or not is_of_sizes:
             raise
         found = [*namespaces_of(module), *namespaces_at(error)]
         namespaces: list[dict[str, Any]] = []
-        functions = SizeFunctions()
+        functions, latest = SizeFunctions(), error
         for _ in range(_MOST_TURNS):
             namespaces = list({id(names): names for names in (*namespaces, *found)}.values())
             functions = SizeFunctions()
             try:
                 with functions, SizeBuiltins(namespaces):
-                    return _with_what_it_needs(export, module, plan)
+                    program = _with_what_it_needs(export, module, plan)
             except Exception as again:
+                latest = again
                 found = [*functions.namespaces, *namespaces_at(again)]
+            else:
+                plan.doubtful = (*plan.doubtful, *sorted(functions.doubtful))
+                return program
             if {id(names) for names in found} <= {id(names) for names in namespaces}:
                 break
         asked += functions.asked
+        if _has_guards_alone(latest):
+            raise latest from None
         raise
+
+
+def _has_guards_alone(error: Exception) -> bool:
+    """Whether torch says of sizes only what it cannot show, of which most may be so."""
+    said = str(error)
+    return _IS_GUARD in said and not any(text in said for text in _MADE_CONSTANT)
 
 
 def _told(asked: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Functions of torch and ``math`` that make constants of named sizes, written so that they do not.
 
     x.new_tensor(n)   torch.linspace(0, 1, n)   math.sqrt(n)   F.pad(x, (1, 1), value=n)
+    torch.cat([x, y]).chunk(2)
 
 Their arguments are numbers of C++ or of C, for which torch asks a size for its value; torch.export
 then says that the code made a constant of it. A module of which it says so is exported once more
@@ -35,6 +36,7 @@ _ASKS = (
     (torch.SymFloat, "__int__"),
 )  # fmt: skip
 _NAMED = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_TRIED = range(1, 257)
 _MATHS: dict[str, Callable[[Any], Any]] = {
     "sqrt": torch.sym_sqrt,
     "log": lambda x: _scalar(x).log().item(),
@@ -57,6 +59,8 @@ class SizeFunctions(TorchFunctionMode):
         """The lines that asked a named size for its value."""
         self.namespaces: list[dict[str, Any]] = []
         """Those of the files that these lines stand in."""
+        self.doubtful: set[int] = set()
+        """Named sizes at which something else may be computed."""
 
     def __enter__(self) -> SizeFunctions:
         self._held = {name: getattr(math, name) for name in _MATHS}
@@ -104,7 +108,20 @@ class SizeFunctions(TorchFunctionMode):
         given = kwargs or {}
         if func in _TABLE and any(map(is_named, pytree.tree_leaves((args, given)))):
             return _TABLE[func](*args, **given)
+        if func in _SPLITS:
+            return split(*args, **given)
+        if func in _CHUNKS:
+            return self._chunk(*args, **given)
         return func(*args, **given)
+
+    def _chunk(self, input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
+        """``torch.chunk``. An axis of size 1 has no second half."""
+        found = _parts(input, chunks, dim)
+        if found is None:
+            return torch.chunk(input, chunks, dim)
+        if chunks == 2:
+            self.doubtful |= _ones(input.shape[dim])
+        return found
 
 
 def _frame_of_a_model() -> FrameType | None:
@@ -226,6 +243,48 @@ def attention(query: Tensor, *args: Any, scale: Any = None, **options: Any) -> T
     return found
 
 
+# -- parts of an axis ----------------------------------------------------------------------------
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Sequence[Tensor]:
+    """Parts of a size, of which torch does not see how many there are."""
+    size, part = tensor.shape[dim], split_size_or_sections
+    if isinstance(part, (int, torch.SymInt)) and is_named(size) and _whole(part) != 0:
+        count = _whole(size // part)
+        if count and _whole(size % part) == 0:
+            return torch.split(tensor, [part] * count, dim)
+    return torch.split(tensor, part, dim)
+
+
+def _parts(x: Tensor, count: int, dim: int) -> Sequence[Tensor] | None:
+    """So many parts of an axis that is a multiple of that, or halves; None for any other, of which
+    ``torch.chunk`` makes a number that depends on the size."""
+    size: Any = x.shape[dim]
+    if not is_named(size):
+        return None
+    if _whole(size % count) == 0:
+        return torch.split(x, [size // count] * count, dim)
+    half = size // 2
+    return torch.split(x, [size - half, half], dim) if count == 2 else None
+
+
+def _whole(size: Any) -> int | None:
+    """The number that a size is whatever the named ones are; None where it depends on them."""
+    if not is_named(size):
+        return int(size)
+    expr = size.node.shape_env.simplify(size.node.expr)
+    return int(expr) if expr.is_Integer else None
+
+
+def _ones(size: Any) -> set[int]:
+    """The named sizes that may make this one 1."""
+    expr = size.node.expr
+    symbols = list(expr.free_symbols)
+    if len(symbols) > 1:
+        return {1}
+    return {n for n in _TRIED if expr.subs(symbols[0], n) == 1}
+
+
+_SPLITS = (torch.split, Tensor.split)
+_CHUNKS = (torch.chunk, Tensor.chunk)
 _TABLE: dict[Any, Callable[..., Any]] = {
     torch.tensor: tensor,
     torch.as_tensor: as_tensor,

@@ -505,3 +505,32 @@ def test_sizes_of_another_branch_are_found_among_those_that_torch_leaves_open() 
 
     message = failure(Calls(branches), torch.rand(6, 3), shapes=({0: "length"},))
     assert message.startswith("forward() computes something else where length is 1")
+
+
+class BothWays(nn.Module):
+    """Rows and their reversals side by side on the axis of the batch, whose last size the module
+    keeps, as speechbrain's recurrent layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batch_size = 2
+        self.layer = nn.Linear(3, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        both = torch.cat([x, x.flip(1)], dim=0)
+        if self.batch_size != both.shape[0]:
+            self.batch_size = both.shape[0]
+        one, other = self.layer(both).chunk(2, dim=0)
+        found = torch.cat([one, other.flip(1)], dim=2)
+        last = torch.stack([found[:, -1, :]], dim=1)
+        return found, last.reshape(last.shape[1] * 2, last.shape[0], 4)
+
+
+def test_a_look_at_a_size_leaves_reshapes_of_it_to_any() -> None:
+    module = BothWays().eval()
+    program, plan = export_module(module, (torch.rand(2, 5, 3),), None, ({0: "batch"},))
+    assert plan.names == ("batch",)
+    for batch in (1, 2, 3, 6):
+        x = torch.rand(batch, 5, 3)
+        for found, expected in zip(run_program(program, [x]), module(x), strict=True):
+            torch.testing.assert_close(found, expected)

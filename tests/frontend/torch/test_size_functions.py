@@ -108,3 +108,36 @@ def test_where_python_asks_for_a_value_is_told() -> None:
     assert str(caught.value).splitlines()[-1].endswith("for i in range(x.shape[1])])  # here")
     assert "torch.arange(n)" in str(caught.value)
     assert not hasattr(torch.SymInt.__index__, "__wrapped__")
+
+
+def test_parts_of_axes() -> None:
+    def halves(x: torch.Tensor) -> torch.Tensor:
+        one, other = torch.cat([x, x * x], 1).chunk(2, dim=1)
+        return one - 2 * other
+
+    def parts(x: torch.Tensor) -> torch.Tensor:
+        first, second, third = torch.chunk(torch.cat([x, x * x, -x], 1), 3, 1)
+        return first - second * third
+
+    check_all(
+        {
+            "halves": halves,
+            "thirds": parts,
+            "of a size": lambda x: torch.cat([x, x + 1], 1).split(x.shape[1], 1)[1],
+            "of half of the size": lambda x: torch.split(
+                torch.cat([x, x + 1], 1), 2 * x.shape[1] // 2, dim=1
+            )[1],
+            "of sizes": lambda x: torch.cat([x, x + 1], 1).split([x.shape[1]] * 2, 1)[1],
+            "the larger half": lambda x: x.chunk(2, 1)[0],
+            "halves joined": lambda x: torch.cat(x.chunk(2, 1)[::-1], 1),
+            "of another axis": lambda x: x.chunk(2)[1] * float(x.shape[1]),
+        },
+        X,
+        dynamic_shapes=NAMED,
+        also=OTHERS,
+    )
+
+
+def test_halves_that_there_are_not() -> None:
+    with pytest.raises(FrontendError, match="something else where n is 1"):
+        import_module(One(lambda x: x.chunk(2, 1)[-1]).eval(), (X,), ({1: "n"},))
