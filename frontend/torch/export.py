@@ -80,6 +80,9 @@ _GUARD = re.compile(
 )
 """What torch says of a size of which it cannot show that it takes the same branch as the
 example's."""
+_RANGE = re.compile(r"(\d+) <= (\S+) and \2 <= (\d+|IntInfinity\(\))")
+"""A guard that says only how small and how large a size may be."""
+_NAMES_OF_GUARDS = {"math": math, "torch": torch, "IntInfinity": lambda: math.inf}
 _TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
 """Sizes that such guards are evaluated for, beside those near the numbers in them."""
 _MOST_GAPS = 8
@@ -232,9 +235,12 @@ def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | Non
         condition = guard["condition"].replace(guard["size"], "size")
         if "L[" in condition:
             return None
-        code = compile(condition, "<guard>", "eval")
         tried = [*_TRIED, *sorted(_near([int(n) for n in re.findall(r"\d+", condition)]))]
-        found |= {(guard["name"], n): None for n in tried if not _is_true(code, n)}
+        try:
+            code = compile(condition, "<guard>", "eval")
+            found |= {(guard["name"], n): None for n in tried if not _is_true(code, n)}
+        except (SyntaxError, NameError, TypeError):  # functions that are no Python
+            return None
         if len(found) > _MOST_GAPS:
             return None
     return list(found) if guards else None
@@ -242,7 +248,7 @@ def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | Non
 
 def _is_true(condition: CodeType, size: int) -> bool:
     try:
-        return bool(eval(condition, {"math": math, "torch": torch, "size": size}))
+        return bool(eval(condition, {**_NAMES_OF_GUARDS, "size": size}))
     except ArithmeticError:
         return False
 
@@ -254,6 +260,12 @@ def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
     for name, given in re.findall(r"^\s*(\w+) = Dim\('\w+', ([^)]*)\)", str(error.__cause__), re.M):
         sides = re.findall(r"(min|max)=(\d+)", given)
         found[name] = {side: int(value) for side, value in sides}
+    for line in re.findall(r"^ +- (.*)$", str(error.__cause__), re.M):
+        guard = _GUARD.match(line)
+        limits = guard and _RANGE.fullmatch(guard["condition"])
+        if guard and limits and limits[1] != limits[3]:
+            sides = [("min", limits[1]), ("max", limits[3])]
+            found[guard["name"]] = {k: int(value) for k, value in sides if value.isdigit()}
     return found
 
 
@@ -262,7 +274,12 @@ def _export_obliviously(module: torch.nn.Module, plan: ExportPlan) -> ExportedPr
     too old to have them."""
     if hasattr(symbolic_config, "backed_size_oblivious"):
         with contextlib.suppress(FrontendError), _size_oblivious():
-            return _export_with_gaps(module, plan, None)
+            try:
+                return _export(module, plan)
+            except FrontendError as error:
+                if _suggested_bounds(error):
+                    raise
+                return _export_with_gaps(module, plan, error)
     return None
 
 

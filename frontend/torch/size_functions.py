@@ -246,7 +246,8 @@ def attention(query: Tensor, *args: Any, scale: Any = None, **options: Any) -> T
 # -- parts of an axis ----------------------------------------------------------------------------
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Sequence[Tensor]:
     """Parts of a size, of which torch does not see how many there are."""
-    size, part = tensor.shape[dim], split_size_or_sections
+    size: Any = tensor.shape[dim]
+    part: Any = split_size_or_sections
     if isinstance(part, (int, torch.SymInt)) and is_named(size) and _whole(part) != 0:
         count = _whole(size // part)
         if count and _whole(size % part) == 0:

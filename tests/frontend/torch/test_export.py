@@ -534,3 +534,27 @@ def test_a_look_at_a_size_leaves_reshapes_of_it_to_any() -> None:
         x = torch.rand(batch, 5, 3)
         for found, expected in zip(run_program(program, [x]), module(x), strict=True):
             torch.testing.assert_close(found, expected)
+
+
+def test_a_range_of_sizes_is_the_dims_bounds() -> None:
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        rows = torch.arange(1.0).expand(len(x), 1)
+        return F.pad(x, (4, 4), mode="reflect") + rows
+
+    module = Calls(padded).eval()
+    shapes = ({0: "batch", 1: "length"},)
+    model = burnish.compile(module, (torch.rand(2, 9),), dynamic_shapes=shapes)
+    for batch, length in ((1, 5), (2, 9), (4, 31)):
+        x = torch.rand(batch, length)
+        torch.testing.assert_close(model(x), module(x))
+    with pytest.raises(ShapeMismatchError, match="5"):
+        model(torch.rand(2, 4))
+
+
+def test_guards_that_are_no_python_leave_the_refusal_to_torch() -> None:
+    plan = export.plan_export(nn.ReLU(), (torch.rand(2, 3),), None, ({0: "n"},))
+    said = "  - Not all values of n = s in the specified range satisfy the generated guard {}"
+    for guard, found in (("s != 3", [("n", 3)]), ("2s", None), ("Unheard(s) > 1", None)):
+        error = FrontendError("no export")
+        error.__cause__ = RuntimeError(said.format(guard))
+        assert export._gaps(error, plan) == found, guard
