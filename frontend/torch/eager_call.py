@@ -49,8 +49,9 @@ def unchanged(module: torch.nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def own_attributes(module: torch.nn.Module) -> Iterator[None]:
     """Afterwards attributes of a module and of those in it are the same objects, lists, dicts and
-    sets among them with what they held."""
-    held = [(d, dict(d)) for m in module.modules() for d in (vars(m), m._buffers)]
+    sets among them with what they held. TorchScript holds its own where Python cannot set them."""
+    parts = [m for m in module.modules() if not isinstance(m, torch.jit.ScriptModule)]
+    held = [(d, dict(d)) for m in parts for d in (vars(m), m._buffers)]
     filled = list(_containers([x for attributes, _ in held for x in attributes.values()]))
     try:
         yield

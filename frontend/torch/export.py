@@ -42,6 +42,7 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import REAL, import_dtype, raised_at
+from .scripted_modules import scripts_alone
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
 from .traced_data import traced_data
@@ -433,6 +434,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             _paths_of_examples(),
             _failing_calls(),
             own_gradients(module),
+            scripts_alone(module),
         ):
             return _with_named_sizes(export, module, plan, asked)
     except BurnishError:

@@ -251,7 +251,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Sequence
     if isinstance(part, (int, torch.SymInt)) and is_named(size) and _whole(part) != 0:
         count = _whole(size // part)
         if count and _whole(size % part) == 0:
-            return torch.split(tensor, [part] * count, dim)
+            part = [part] * count
     return torch.split(tensor, part, dim)
 
 

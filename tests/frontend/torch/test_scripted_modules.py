@@ -1,0 +1,75 @@
+"""Modules of TorchScript inside of others: scripted, traced and frozen, with any sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from burnish.frontend.torch import import_module
+from burnish.frontend.torch.scripted_modules import scripts_alone
+from burnish.support.errors import FrontendError
+from burnish.tests.frontend.torch.oracle import compare, evaluate
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+X = torch.linspace(-1, 1, 18).reshape(3, 6)
+OTHERS = [(torch.linspace(-2, 1, 6 * n).reshape(n, 6),) for n in (1, 2, 7)]
+
+
+class Holds(nn.Module):
+    def __init__(self, part: Any) -> None:
+        super().__init__()
+        self.part = part
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.head(self.part(x))
+        return y
+
+
+class Looks(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for i in range(x.shape[0]):
+            x = x + i
+        return x
+
+
+def agrees(module: nn.Module, dynamic_shapes: Any = None) -> None:
+    imported = import_module(module, (X,), dynamic_shapes)
+    for (x,) in ((X,), *(OTHERS if dynamic_shapes else ())):
+        (found,) = evaluate(imported, x)
+        assert not compare("module", found, module(x).detach())
+
+
+def layers(*more: nn.Module) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.GELU(), *more, nn.Linear(4, 5))
+
+
+@pytest.mark.parametrize("made", ["scripted", "traced", "frozen"])
+def test_parts_that_are_torchscript(made: str) -> None:
+    plain = layers().eval()
+    script = torch.jit.trace(plain, X) if made == "traced" else torch.jit.script(plain)
+    module = Holds(torch.jit.freeze(script) if made == "frozen" else script).eval()
+    part = module.part
+    agrees(module, ({0: "n"},))
+    assert module.part is part
+
+
+def test_scripts_that_loop_over_a_size_keep_it() -> None:
+    module = Holds(torch.jit.script(layers(Looks()))).eval()
+    agrees(module)
+    with pytest.raises(FrontendError, match=r"specialized it to be a constant"):
+        import_module(module, (X,), ({0: "n"},))
+
+
+def test_parts_stand_again_where_they_stood() -> None:
+    module = nn.Sequential(torch.jit.script(layers()), nn.ReLU())
+    parts = list(module)
+    with pytest.raises(ValueError, match="anything"), scripts_alone(module):
+        assert module[0] is not parts[0]
+        assert module[0].state_dict().keys() == parts[0].state_dict().keys()
+        raise ValueError("anything")
+    assert all(a is b for a, b in zip(module, parts, strict=True))
