@@ -42,7 +42,7 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import REAL, import_dtype, raised_at
-from .scripted_modules import scripts_alone
+from .scripted_modules import scripts_alone, without_script
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
 from .traced_data import traced_data
@@ -98,7 +98,7 @@ _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_sha
 def check_eval_mode(module: torch.nn.Module) -> None:
     """Refuse a module in training mode where that changes its result (dropout, batch norm)."""
     for name, child in module.named_modules():
-        if not child.training:
+        if isinstance(child, torch.jit.ScriptModule) or not child.training:
             continue
         dropout = isinstance(child, torch.nn.modules.dropout._DropoutNd) and child.p > 0
         norm = isinstance(child, torch.nn.modules.batchnorm._NormBase) and child.track_running_stats
@@ -120,11 +120,7 @@ def export_module(
     Raises FrontendError for a module in training mode, inputs that are no CPU tensors of a known
     dtype, dynamic shapes that do not fit, and a module that does not export.
     """
-    if isinstance(module, torch.jit.ScriptModule):
-        raise FrontendError(
-            f"{module.original_name} is TorchScript, which torch.export does not take. Compile the "
-            "nn.Module that it was scripted or traced from, or export that to ONNX."
-        )
+    module = without_script(module)
     check_eval_mode(module)
     register_types((args, kwargs))
     _check_examples(args, kwargs)

@@ -58,6 +58,7 @@ from .eager_check import check_eager
 from .export import check_eval_mode, export_lock, export_module, program_inputs
 from .fallback import Fallback, can_fall_back, has_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
+from .scripted_modules import without_script
 from .structure import CallStructure, DimRange, is_program_output
 from .symbols import NoDim, SymbolTable, symbols_of
 
@@ -104,6 +105,7 @@ def import_module(
     ``fallback="torch"`` operators without a converter are environment functions, which run torch's.
     """
     start = time.perf_counter()
+    module = without_script(module)
     try:
         with export_lock:
             program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)

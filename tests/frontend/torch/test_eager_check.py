@@ -83,10 +83,3 @@ def test_looking_changes_nothing() -> None:
     assert module.steps == 0
     assert torch.equal(y, torch.zeros(3))
     assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_torchscript_says_what_to_compile_instead() -> None:
-    for made in (torch.jit.script(nn.ReLU()), torch.jit.trace(nn.ReLU(), (torch.ones(2),))):
-        with pytest.raises(FrontendError, match=r"ReLU is TorchScript.*Compile the nn\.Module"):
-            burnish.compile(made.eval(), (torch.ones(2),))
