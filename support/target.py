@@ -170,6 +170,12 @@ class Target:
         """A copy with some fields changed."""
         return replace(self, **settings)
 
+    @property
+    def apart_lanes(self) -> int:
+        """The bfloat16 that are two registers of float32, where those at even places and those at
+        odd ones are widened by one instruction each and all together by more; else 0."""
+        return self.vector_bits // 16 if self.is_x86 and self.vector_bits >= 256 else 0
+
     def vector_lanes(self, dtype: str) -> int:
         """How many elements of a dtype one vector register holds (at least 1)."""
         return max(1, self.vector_bits // DType(dtype).bits)

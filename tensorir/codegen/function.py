@@ -30,7 +30,7 @@ from ...support.errors import CodegenError, InternalError
 from ...support.node import Node, children
 from ...support.target import Target
 from ..buffer import Buffer
-from ..expr import FLOAT32, AccessPtr, BufferLoad, Expr, IntImm, Let, Var
+from ..expr import AccessPtr, BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
 from ..lowering.lower_blocks import NON_TEMPORAL
 from ..lowering.pipeline import LoweredFunc
@@ -304,8 +304,7 @@ class FunctionEmitter:
         emitter.dot_unit = dot_unit(self.target)
         emitter.pair_unit = pair_unit(self.target)
         emitter.halves = self.halves
-        if self.target.is_x86 and self.target.vector_bits >= 256:
-            emitter.apart_lanes = 2 * self.target.vector_bits // FLOAT32.bits
+        emitter.apart_lanes = self.target.apart_lanes
         emitter.tiles, emitter.hoists_config = known.tiles, not region.parallel
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name
@@ -324,6 +323,8 @@ class FunctionEmitter:
                 emitter.scope.declare_dim(var)
         rest = rest[len(region.scalars) :]
         self._allocate(emitter, region)
+        if any(buffer.dtype == "bfloat16" for buffer in region.buffers) and not self.may_alias:
+            emitter.keep_apart(region.body)
         if self.work.is_polled:
             emitter.looks, emitter.cancel = self.work, _field(b, rest[-1], "cancel")
         if loop is not None:

@@ -10,7 +10,7 @@ that were bfloat16.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...support.node import walk
@@ -30,6 +30,7 @@ from ..expr import (
     Mul,
     Select,
     Sub,
+    Var,
 )
 from ..stmt import Allocate, BufferStore, Stmt
 from .llvm_types import bfloat16_bits
@@ -51,6 +52,14 @@ class Kept:
     fits: frozenset[int] = frozenset()
     plain: frozenset[int] = frozenset()
 
+    def renamed(self, names: Mapping[int, int]) -> Kept:
+        """What is known, and of variables what is known of the buffers that they were read from."""
+        fits, plain = [
+            known | {var for var, buffer in names.items() if buffer in known}
+            for known in (self.fits, self.plain)
+        ]
+        return Kept(fits, plain)
+
     def has_fitting(self, e: Expr) -> bool:
         """Whether a float32 is surely a bfloat16."""
         match e:
@@ -62,6 +71,8 @@ class Kept:
                 return source == "bfloat16" or narrow
             case BufferLoad(buffer):
                 return id(buffer) in self.fits
+            case Var():
+                return id(e) in self.fits
             case Call(op) if op in _WHOLE:
                 return self.has_fitting(e.args[0])
             case _:
@@ -77,6 +88,8 @@ class Kept:
                 return not value.dtype.is_float or value.dtype.scalar == "bfloat16"
             case BufferLoad(buffer):
                 return id(buffer) in self.plain
+            case Var():
+                return id(e) in self.plain
             case Add(a, b) | Sub(a, b) | Mul(a, b) | Div(a, b):
                 return self.has_plain_nan(a) and self.has_plain_nan(b)
             case Call(op) if has_plain_nan(op):

@@ -60,6 +60,9 @@ class Slot:
     pointer: ir.Value
     version: int = 0
     """How many stores have been emitted."""
+    apart: tuple[Slot, Slot] | None = None
+    """Where the elements of two neighbours are kept apart, these: the alloca of the first has the
+    even ones of both, that of the second the odd ones."""
 
 
 @dataclass(slots=True)
@@ -417,7 +420,7 @@ class MemoryEmitter(Frames):
             return self._load_column(registers, index, dtype)
         first, lanes = elements
         slot = registers.slots[first]
-        whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
+        whole = self._read_slot(slot, dtype)
         if (slot.first, slot.count) == (first, lanes):
             return whole
         at = first - slot.first
@@ -439,7 +442,7 @@ class MemoryEmitter(Frames):
         elements = slot_elements(index)
         value = self._to_memory(value, dtype)
         if elements is None:
-            self._store_column(registers, index, value, mask)
+            self._store_column(registers, index, value, mask, dtype)
             return
         first, lanes = elements
         slot = registers.slots[first]
@@ -447,9 +450,30 @@ class MemoryEmitter(Frames):
         if mask is not None:
             value = self.builder.select(mask, value, self._stored_slot(registers, index, dtype))
         if (slot.first, slot.count) != (first, lanes):
-            whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
+            whole = self._read_slot(slot, dtype)
             value = self._blend(whole, value, first - slot.first, lanes, slot.count)
-        self.builder.store(value, slot.pointer)
+        self._write_slot(slot, value, dtype)
+
+    def _read_slot(self, slot: Slot, dtype: DType) -> ir.Value:
+        """The elements of a slot, in their order."""
+        t = _slot_type(dtype.scalar, slot.count)
+        if slot.apart is None:
+            return self.builder.load(slot.pointer, typ=t)
+        even, odd = [self.builder.load(s.pointer, typ=t) for s in slot.apart]
+        half, own = slot.count // 2, range(slot.count)
+        begin = 0 if slot is slot.apart[0] else half
+        places = tuple([begin + k // 2 + k % 2 * slot.count for k in own])
+        return self.builder.shuffle_vector(even, odd, shuffle_mask(places))
+
+    def _write_slot(self, slot: Slot, value: ir.Value, dtype: DType) -> None:
+        if slot.apart is None:
+            self.builder.store(value, slot.pointer)
+            return
+        first, second = [value if s is slot else self._read_slot(s, dtype) for s in slot.apart]
+        for odd, s in enumerate(slot.apart):
+            places = shuffle_mask(tuple(range(odd, 2 * slot.count, 2)))
+            self.builder.store(self.builder.shuffle_vector(first, second, places), s.pointer)
+            s.version += 1
 
     def _load_column(self, registers: Registers, index: Expr, dtype: DType) -> ir.Value:
         """A lane each of several slots. The columns of one tile are made together and found again
@@ -467,8 +491,7 @@ class MemoryEmitter(Frames):
         keys: list[Key] = [("column", j, self.epoch, versions) for j in range(count)]
         known = self.recall(keys[at])
         if known is None:
-            kind = _slot_type(dtype.scalar, count)
-            rows = [self.builder.load(s.pointer, typ=kind) for s in slots]
+            rows = [self._read_slot(s, dtype) for s in slots]
             columns = transpose_rows(self.builder, rows, dtype.itemsize)
             self.frames[-1].memo.update(zip(keys, columns, strict=True))
             known = columns[at]
@@ -478,15 +501,12 @@ class MemoryEmitter(Frames):
         self, slots: list[Slot], places: list[tuple[Slot, int]], dtype: DType
     ) -> ir.Value:
         """Many lanes each of few slots."""
-        kinds = [_slot_type(dtype.scalar, s.count) for s in slots]
-        vectors = [
-            self.builder.load(s.pointer, typ=kind) for s, kind in zip(slots, kinds, strict=True)
-        ]
+        vectors = [self._read_slot(s, dtype) for s in slots]
         position = {id(s): n for n, s in enumerate(slots)}
         return selected_lanes(self.builder, vectors, [(position[id(s)], at) for s, at in places])
 
     def _lane(self, slot: Slot, at: int, dtype: DType) -> ir.Value:
-        whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
+        whole = self._read_slot(slot, dtype)
         if slot.count == 1:
             return whole
         return self.builder.extract_element(whole, constant(DType("int32"), at))
@@ -498,20 +518,24 @@ class MemoryEmitter(Frames):
         return result
 
     def _store_column(
-        self, registers: Registers, index: Expr, value: ir.Value, mask: ir.Value | None
+        self,
+        registers: Registers,
+        index: Expr,
+        value: ir.Value,
+        mask: ir.Value | None,
+        dtype: DType,
     ) -> None:
         """Lane by lane into several slots."""
         b = self.builder
         for k, (slot, at) in enumerate(_places(registers, index)):
             number = constant(DType("int32"), k)
             one = b.extract_element(value, number)
-            t = one.type if slot.count == 1 else ir.VectorType(one.type, slot.count)
-            whole = b.load(slot.pointer, typ=t)
+            whole = self._read_slot(slot, dtype)
             if slot.count > 1:
                 one = b.insert_element(whole, one, constant(DType("int32"), at))
             if mask is not None:
                 one = b.select(b.extract_element(mask, number), one, whole)
-            b.store(one, slot.pointer)
+            self._write_slot(slot, one, dtype)
             slot.version += 1
 
     def _blend(self, whole: ir.Value, part: ir.Value, at: int, lanes: int, count: int) -> ir.Value:

@@ -168,7 +168,13 @@ def schedule_row_window(sch: Schedule, roles: RowWindowRoles, rows: int, target:
 
 
 def _lanes(func: PrimFunc, window: RowWindow, target: Target) -> int:
-    return target.vector_lanes(block_named(func, window.block).writes[0].buffer.dtype)
+    """Results in a row of a tile: a register of sums, or two where both are widened together."""
+    block = block_named(func, window.block)
+    width = static_extent(block, window.pixels[-1])
+    fits = width is not None and 0 < target.apart_lanes <= width
+    if window.x.buffer.dtype == "bfloat16" and fits:
+        return target.apart_lanes
+    return target.vector_lanes(block.writes[0].buffer.dtype)
 
 
 def _parts(
