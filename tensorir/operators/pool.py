@@ -32,6 +32,7 @@ from ..expr import cast as cast_expr
 from ..te import compute as te
 from ..te.compute import Tensor, compute
 from .elementwise import elementwise
+from .half_keys import is_keyed, key_of, number_of
 from .reduce import accumulator
 from .window import arranged, check_window, pad_spatial, parts_of, window_extent
 
@@ -57,11 +58,10 @@ def max_pool(
     lowest = _lowest(x.dtype)
     padded = pad_spatial(x, reach, lowest, "max_pool_pad", last=channels_last)
     sizes = _Sizes(tuple(kernel), tuple(strides), tuple(dilation), channels_last)
-    wide = accumulator(x.dtype)
-    if wide is x.dtype:
-        return _combined(padded, sizes, te.max, wide, "max_pool")
-    found = _combined(padded, sizes, te.max, wide, f"max_pool_{wide}")
-    return elementwise("max_pool", lambda v: cast_expr(v, x.dtype), found)
+    if not is_keyed(x.dtype):
+        return _combined(padded, sizes, te.max, "max_pool")
+    keys = _combined(padded, sizes, te.max, "max_pool_key", key_of)
+    return elementwise("max_pool", lambda v: number_of(v, x.dtype), keys)
 
 
 def avg_pool(
@@ -85,7 +85,7 @@ def avg_pool(
     padded = pad_spatial(x, reach, 0.0, "avg_pool_pad", last=channels_last)
     sizes = _Sizes(tuple(kernel), tuple(strides), tuple(ones), channels_last)
     wide = accumulator(x.dtype)
-    sums = _combined(padded, sizes, te.sum, wide, "avg_pool_sum")
+    sums = _combined(padded, sizes, te.sum, "avg_pool_sum", lambda v: cast_expr(v, wide))
     spatial = parts_of(x.shape, last=channels_last)[2]
     whole = not any(reach) or (count_include_pad and list(reach) == list(padding))
 
@@ -228,10 +228,14 @@ class _Sizes:
 
 
 def _combined(
-    x: Tensor, sizes: _Sizes, combine: Callable[..., Expr], wide: DType, name: str
+    x: Tensor,
+    sizes: _Sizes,
+    combine: Callable[..., Expr],
+    name: str,
+    of: Callable[[Expr], Expr] = lambda v: v,
 ) -> Tensor:
-    """The windows of ``x`` (no padding), each combined to an element of ``wide``. The one window of
-    an image, whose rows are vectors, is written as the reduction that it is."""
+    """The windows of ``x`` (no padding), what each element becomes ``of`` them combined. The one
+    window of an image, whose rows are vectors, is written as the reduction that it is."""
     batch, channels, spatial = parts_of(x.shape, last=sizes.last)
     extents = [
         window_extent(s, k, stride, 0, 0, dil)
@@ -241,8 +245,8 @@ def _combined(
     ]
     alone = not sizes.last and all(isinstance(e, IntImm) and e.value == 1 for e in extents)
     if sizes.are_large and not alone:
-        rows = _combined(x, sizes.of_rows(), combine, wide, f"{name}_rows")
-        return _combined(rows, sizes.in_rows(), combine, wide, name)
+        rows = _combined(x, sizes.of_rows(), combine, f"{name}_rows", of)
+        return _combined(rows, sizes.in_rows(), combine, name)
     kept = [d for d, k in enumerate(sizes.kernel) if not sizes.is_step or k > 1]
     steps = {d: te.reduce_axis((0, sizes.kernel[d]), f"k{d}") for d in kept}
 
@@ -258,7 +262,7 @@ def _combined(
         return arranged(n, c, own, last=sizes.last)
 
     def element(*indices: Var) -> Expr:
-        value = cast_expr(BufferLoad(x, place(indices)), wide)
+        value = of(BufferLoad(x, place(indices)))
         return combine(value, axis=list(steps.values()))
 
     return compute(arranged(batch, channels, extents, last=sizes.last), element, name)
