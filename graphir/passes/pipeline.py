@@ -25,6 +25,7 @@ from .fold_moves import FoldMoves
 from .fold_scale import FoldScale
 from .fuse_ops import FuseOps
 from .fuse_prim_funcs import FusePrimFuncs
+from .group_rows import GroupRows
 from .inline_functions import InlineFunctions
 from .keep_integer_weights import KeepIntegerWeights
 from .legalize import LegalizeOps
@@ -53,6 +54,7 @@ PASSES: tuple[type[Pass], ...] = (
     FoldScale,
     EliminateCommonSubexpr,
     DeadCodeElimination,
+    GroupRows,
     InlineFunctions,
     KeepIntegerWeights,
     LegalizeOps,
@@ -86,6 +88,7 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
             DecomposeConvTranspose(),
             Canonicalize(),
             CollapseLeadingDims(),
+            GroupRows(),
             Canonicalize(),
             EliminateCommonSubexpr(),
             DeadCodeElimination(),
