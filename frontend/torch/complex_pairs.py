@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
@@ -56,8 +57,6 @@ _CREATE = frozenset((
 ))  # fmt: skip
 _CASTS = frozenset(("to", "_to_copy", "type_as", "cfloat"))
 _IGNORED = ("aten._assert_tensor_metadata.default",)
-_TYPED_BY = {aten.constant_pad_nd.default: torch._refs.constant_pad_nd}
-"""What gives an operator's type where the operator itself would fix named sizes to numbers."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +217,8 @@ class Walk:
         """A call of an operator on real numbers, with the type that it gives. Several results are a
         list of nodes."""
         fakes = pytree.tree_map_only(Node, lambda n: n.meta["val"], (args, kwargs))
-        found = _TYPED_BY.get(target, target)(*fakes[0], **fakes[1])
+        with enable_python_dispatcher():
+            found = target(*fakes[0], **fakes[1])
         made = self._new.call_function(target, args, kwargs)
         made.meta = {**self.node.meta, "val": found}
         if not isinstance(found, (list, tuple)):

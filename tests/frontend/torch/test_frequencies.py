@@ -118,3 +118,23 @@ def test_an_infinity_is_everywhere() -> None:
 class _Spectrum(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return fft.rfft(x).abs()
+
+
+def test_inverse_transforms_of_named_sizes() -> None:
+    """They pad and mirror complex numbers, and the window's constants are not named."""
+    window = torch.hann_window(16)
+
+    def there_and_back(x: Tensor) -> Tensor:
+        spectrum = torch.stft(x, 16, 4, window=window, return_complex=True)
+        return torch.istft(spectrum * 2, 16, 4, window=window, length=20)
+
+    check_all(
+        {
+            "real, padded": lambda x: fft.irfft(torch.complex(x, x * x), n=48),
+            "complex, padded": lambda x: fft.ifft(torch.complex(x, x * x), n=24).real,
+            "of a spectrum": there_and_back,
+        },
+        torch.linspace(-1, 1, 60).reshape(3, 20),
+        dynamic_shapes=(({0: "n"},),),
+        also=[(torch.linspace(-1, 1, 20 * n).reshape(n, 20),) for n in (1, 2, 5)],
+    )
