@@ -30,13 +30,15 @@ from ..expr import (
     const,
     max_value,
     min_value,
+    minimum,
 )
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from ..te import compute as te
 from ..te.compute import Tensor
 from .elementwise import elementwise
-from .reduce import accumulator, kept_indices, normal_axes, reduce_block, reduced_shape
+from .half_keys import KEY, is_keyed, key_of
+from .reduce import kept_indices, normal_axes, reduce_block, reduced_shape
 
 
 def _arg_extreme(
@@ -49,11 +51,13 @@ def _arg_extreme(
     if x.dtype.is_bool:
         x = elementwise(f"{name}_bytes", _as_byte, x)
     largest = reducer is te.max
-    wide = accumulator(x.dtype)
-    limit = reduce_block(f"{name}_extreme", x, [d], reducer, fn=lambda v, _: cast_expr(v, wide))
-    if wide is not x.dtype:
-        limit = elementwise(f"{name}_narrow", lambda v: cast_expr(v, x.dtype), limit)
-    if x.dtype.is_float:
+    keyed = is_keyed(x.dtype)
+    value_of = partial(_key, negated=not largest) if keyed else _same
+    extreme = te.max if keyed else reducer
+    limit = reduce_block(f"{name}_extreme", x, [d], extreme, fn=lambda v, _: value_of(v))
+    if keyed:
+        limit = elementwise(f"{name}_limit", partial(_first_key, dtype=x.dtype), limit)
+    elif x.dtype.is_float:
         limit = elementwise(f"{name}_limit", partial(_next_to, below=largest), limit)
     axes = [d]
     k = te.reduce_axis((0, length), "k")
@@ -62,10 +66,12 @@ def _arg_extreme(
 
     def element(*indices: Var) -> Expr:
         kept = kept_indices(indices, axes) if keepdims else tuple(indices)
-        value = BufferLoad(x, (*kept[:d], k, *kept[d:]))
+        value = value_of(BufferLoad(x, (*kept[:d], k, *kept[d:])))
         bound = BufferLoad(limit, kept)
         none = const(0, counted) if last else cast_expr(length - 1, counted)
-        if x.dtype.is_float:
+        if keyed:
+            term = Select(LT(value, bound), none, place)
+        elif x.dtype.is_float:
             term = Select(LE(value, bound) if largest else GE(value, bound), none, place)
         else:
             term = Select(EQ(value, bound), place, none)
@@ -81,9 +87,28 @@ def _arg_extreme(
 def _index_dtype(x: Tensor, length: Expr) -> DType:
     """What indices along an axis are counted in: where that suffices, no more bits than are
     needed, so that vectors of indices are no longer than those of elements."""
-    narrow = DType("int32")
-    fits = isinstance(length, IntImm) and length.value < 1 << (narrow.bits - 1)
-    return narrow if fits and x.dtype.bits <= narrow.bits else INDEX
+    kinds: list[DType] = [KEY] if is_keyed(x.dtype) else []
+    for narrow in (*kinds, DType("int32")):
+        fits = isinstance(length, IntImm) and length.value < 1 << (narrow.bits - 1)
+        if fits and x.dtype.bits <= narrow.bits:
+            return narrow
+    return INDEX
+
+
+def _same(x: Expr) -> Expr:
+    return x
+
+
+def _key(x: Expr, *, negated: bool) -> Expr:
+    """The key of a number, or of the one with the other sign: the extreme is the largest."""
+    return key_of(call_intrin("neg", x) if negated else x)
+
+
+def _first_key(extreme: Expr, *, dtype: DType) -> Expr:
+    """The lowest key of what counts as the extreme: either zero, any NaN."""
+    nan, zero = [key_of(const(v, dtype)) for v in (float("inf"), 0.0)]
+    either = Select(EQ(extreme, zero), zero - const(1, KEY), extreme)
+    return minimum(either, nan + const(1, KEY))
 
 
 def _next_to(extreme: Expr, *, below: bool) -> Expr:

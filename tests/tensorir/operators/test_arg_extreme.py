@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -11,9 +12,11 @@ import torch
 from burnish import te
 from burnish.support.errors import ComputeError
 from burnish.support.host import native_target
+from burnish.support.target import Target
 from burnish.tensorir import operators as ops
 from burnish.tensorir.expr import Var
 from burnish.tensorir.te.compute import create_prim_func
+from burnish.tests.assembly import innermost_loops, kernel_lines, operations
 from burnish.tests.native import call_native
 from burnish.tuner.analytic import schedule_analytically
 
@@ -73,7 +76,9 @@ def test_indices_have_as_many_lanes_as_elements() -> None:
         return create_prim_func([x, found]).script()
 
     narrow = 'T.alloc_buffer((3,), "int32")'
-    for dtype in ("float32", "int8", "float16"):
+    assert narrow.replace("32", "16") in counted((3, 100), "float16")
+    assert narrow in counted((3, 1 << 15), "float16")
+    for dtype in ("float32", "int8"):
         assert narrow in counted((3, 100), dtype)
         assert narrow in counted((3, 2**31 - 1), dtype)
         assert narrow not in counted((3, 2**31), dtype)
@@ -134,3 +139,41 @@ def test_an_extreme_is_told_from_its_neighbours(name: str, dtype: str) -> None:
         out = np.zeros(len(given), np.int64)
         call_native(schedule_analytically(func, native_target()), held.numpy().copy(), out)
         np.testing.assert_array_equal(out, getattr(torch, name)(given, 1).numpy())
+
+
+@pytest.mark.parametrize("length", [4, 70, 40_000])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_half_precision_by_its_keys(name: str, dtype: str, axis: int, length: int) -> None:
+    """NaN of any sign and bits are equal, as zeros are; indices of many bits are counted in 32."""
+    kind = np.dtype("float16") if dtype == "float16" else np.dtype(ml_dtypes.bfloat16)
+    shape = (length, 24) if axis == 0 else (24, length)
+    rng = np.random.default_rng(0)
+    x = np.moveaxis(rng.integers(-9, 10, shape).astype(kind), axis, 0)
+    bits = x.view(np.uint16)
+    bits[1:3, 1], bits[1:3, 2], bits[2:4, 3] = (0x7FFF, 0x7FC1), (0xFFC1, 0x7FFF), 0xFFFF
+    x[1:3, 4], x[1:3, 5], x[:, 6] = np.inf, -np.inf, 0
+    x[:, 7], bits[2, 7] = 0, 0x8000
+    x[:, 8], bits[0, 8] = 0, 0x8000
+    x[:, 9], x[:, 10] = -np.inf, np.inf
+    x[1, 4] = -np.inf
+    whole = np.ascontiguousarray(np.moveaxis(x, 0, axis))
+    a = te.placeholder(shape, dtype)
+    func = create_prim_func([a, getattr(ops, name)(a, axis)])
+    found = np.zeros(24, np.int64)
+    call_native(schedule_analytically(func, native_target()), whole.view(np.uint16), found)
+    numbers = torch.tensor(whole.astype("float32"))
+    np.testing.assert_array_equal(found, getattr(torch, name)(numbers, axis).numpy())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_not_converted(dtype: str, axis: int) -> None:
+    target = Target("llvm -mcpu=znver3 -threads=1")
+    a = te.placeholder((96, 512), dtype)
+    func = schedule_analytically(create_prim_func([a, ops.argmax(a, axis)]), target)
+    loops = [operations(loop) for loop in innermost_loops(kernel_lines(func, target))]
+    assert any("vpmaxsw" in names for names in loops)
+    widened = {"vpmovzxwd", "vpmovsxwd", "vcvtph2ps", "vpslld", "vcvtps2ph"}
+    assert not any(widened & names for names in loops if {"vpmaxsw", "vpminsw"} & names)
