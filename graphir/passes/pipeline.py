@@ -31,6 +31,7 @@ from .keep_integer_weights import KeepIntegerWeights
 from .legalize import LegalizeOps
 from .pointwise_products import PointwiseProducts
 from .recognize_attention import RecognizeAttention
+from .repeat_casts import RepeatCasts
 from .replace_prim_funcs import ReplacePrimFuncs
 from .select_winograd import SelectWinograd
 from .simplify_algebra import SimplifyAlgebra
@@ -63,6 +64,7 @@ PASSES: tuple[type[Pass], ...] = (
     FusePrimFuncs,
     PointwiseProducts,
     RecognizeAttention,
+    RepeatCasts,
     ReplacePrimFuncs,
     SelectWinograd,
     SimplifyAlgebra,
@@ -98,6 +100,8 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
             FoldMoves(),
             DeadCodeElimination(),
             AnnotatePattern(legalized_only=True),
+            RepeatCasts(),
+            DeadCodeElimination(),
             FuseOps(),
             FusePrimFuncs(),
             DeadCodeElimination(),
