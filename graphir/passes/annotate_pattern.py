@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...support.node import walk
+from ...support.node import children, walk
 from ...support.passes import Pass
 from ...support.remembered import remembered
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import Add, BufferLoad, Cast, Expr, IntImm, Max, Min, Mul, Var
+from ...tensorir.expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Max, Min, Mul, Select, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tensorir.visitor import loads_from
@@ -259,9 +259,48 @@ def turns_rows(func: PrimFunc) -> bool:
     return False
 
 
-def _reads(func: PrimFunc) -> list[tuple[Block, BufferLoad]]:
-    """The loads of a function's blocks, with the block of each."""
+def has_seams(func: PrimFunc) -> bool:
+    """Whether where an element is decides what it is, as of a concatenation or a pad."""
+    return _seams(func)[0]
+
+
+def cuts_rows(func: PrimFunc) -> bool:
+    """Whether where an element is in its row decides what it is."""
+    return _seams(func)[1]
+
+
+@remembered
+def _seams(func: PrimFunc) -> tuple[bool, bool]:
+    anywhere = in_row = False
+    for b in _blocks(func):
+        axes = [v.var for v in b.iter_vars]
+        for n in walk(b.body):
+            asked = n.condition if isinstance(n, Select) else None
+            if isinstance(n, Call) and n.op == "if_then_else":
+                asked = n.args[0]
+            found = [] if asked is None else [a for a in axes if _asks(asked, a)]
+            anywhere |= bool(found)
+            in_row |= any(a is axes[-1] for a in found)
+    return anywhere, in_row
+
+
+def _asks(condition: Expr, axis: Var) -> bool:
+    """Whether a condition is about an axis itself, not about what data say there."""
+    if isinstance(condition, BufferLoad):
+        return False
+    return condition is axis or any(
+        _asks(c, axis) for c in children(condition) if isinstance(c, Expr)
+    )
+
+
+def _blocks(func: PrimFunc) -> list[Block]:
     if not isinstance(func.body, BlockRealize):
         return []
-    blocks = leaf_blocks(func.body.block.body) or []
-    return [(b, n) for b in blocks for n in walk(b.body, (Buffer,)) if isinstance(n, BufferLoad)]
+    return leaf_blocks(func.body.block.body) or []
+
+
+def _reads(func: PrimFunc) -> list[tuple[Block, BufferLoad]]:
+    """The loads of a function's blocks, with the block of each."""
+    return [
+        (b, n) for b in _blocks(func) for n in walk(b.body, (Buffer,)) if isinstance(n, BufferLoad)
+    ]

@@ -18,8 +18,8 @@ one is asked of the whole union each time, so that the order of joins cannot bre
   of its own shape, and before it nothing of the group; a ``reduction`` is the last kernel;
 * with all light kernels inlined into it, no kernel exceeds ``max_cost`` operations: in a ladder of
   diamonds the inlined expression doubles at every step;
-* what looks rows up in a table stays apart from what turns them: both are vectors alone, together
-  single elements;
+* what turns rows stays apart from what looked them up in a table, from pads and concatenations
+  before it, and from those that cut its rows: alone each is vectors, together single elements;
 * scheduled and opaque functions stay alone.
 
 Kernels with heavy work go first, so that they get their epilogues before light chains form.
@@ -56,7 +56,7 @@ from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import type_of
 from ..type import TensorType, dims_of, map_dims
-from .annotate_pattern import looks_up_rows, turns_rows
+from .annotate_pattern import cuts_rows, has_seams, looks_up_rows, turns_rows
 from .legalize import LEGALIZED
 
 PRIMITIVE = "primitive"
@@ -237,6 +237,8 @@ class _Planner:
         self.symbols = [_symbols([b.var]) for b in graph.bindings]
         self.lookups = _mask(_is_kernel_that(looks_up_rows, b, module) for b in graph.bindings)
         self.turns = _mask(_is_kernel_that(turns_rows, b, module) for b in graph.bindings)
+        self.seams = _mask(_is_kernel_that(has_seams, b, module) for b in graph.bindings)
+        self.cuts = _mask(_is_kernel_that(cuts_rows, b, module) for b in graph.bindings)
         count = len(graph.bindings)
         self.group = [1 << i for i in range(count)]
         self.after = [0] * count  # the bindings reachable from i, i included
@@ -302,9 +304,13 @@ class _Planner:
         return not (after & before & ~union)
 
     def _rows_are_kept(self, union: int, members: Sequence[int]) -> bool:
-        """No row that a member looks up is turned by another."""
+        """No member turns rows that another looks up, puts together before or cuts afterwards."""
         return not any(
-            self.before[i] & union & self.lookups for i in members if self.turns >> i & 1
+            union
+            & (self.before[i] & (self.lookups | self.seams) | self.after[i] & self.cuts)
+            & ~(1 << i)
+            for i in members
+            if self.turns >> i & 1
         )
 
     def _dims_are_given(self, members: Sequence[int]) -> bool:

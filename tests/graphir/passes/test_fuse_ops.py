@@ -110,6 +110,27 @@ def test_rows_that_are_looked_up_are_turned_by_themselves() -> None:
     assert kernels(fused(moved.replace("x: R.", head, 1))) == ["fused_take_relu_permute_dims_exp"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["t = R.permute_dims(x)", "p = R.pad(t, pad_width=[0, 0, 1, 2])", "y = R.exp(p)"],
+         ["permute_dims", "fused_pad_exp"]),
+        # Whole rows are put together: each is turned as before.
+        (["t = R.permute_dims(x)", "p = R.pad(t, pad_width=[1, 2, 0, 0])", "y = R.exp(p)"],
+         ["fused_permute_dims_pad_exp"]),
+        (["c = R.concat(x, x, axis=0)", "t = R.permute_dims(c)", "y = R.exp(t)"],
+         ["concat", "fused_permute_dims_exp"]),
+        (["t = R.permute_dims(x)", "c = R.concat(t, t, axis=1)", "y = R.exp(c)"],
+         ["permute_dims", "fused_concat_exp"]),
+        # What data say is no seam.
+        (["t = R.permute_dims(x)", "y = R.where(R.less(t, 0.0), t, R.exp(t))"],
+         ["fused_permute_dims_less_exp_where"]),
+    ],
+)  # fmt: skip
+def test_rows_are_turned_before_they_are_cut(lines: list[str], expected: list[str]) -> None:
+    assert kernels(fused(graph(*lines))) == expected
+
+
 def test_ladders_of_diamonds_stop_at_the_cost() -> None:
     steps = [f"v{i + 1} = R.multiply(v{i}, v{i})" for i in range(10)]
     text = graph(*["v0 = R.exp(x)", *steps, "y = R.tanh(v10)"])
