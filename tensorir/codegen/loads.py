@@ -24,7 +24,20 @@ from ...support.abi import LINE_BYTES
 from ...support.dtype import DType
 from ..arith.linear import Linear, expr_key, render
 from ..buffer import Buffer
-from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
+from ..expr import (
+    INDEX,
+    Add,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Max,
+    Min,
+    Ramp,
+    Select,
+    add,
+)
 from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
 from .constant_mask import constant_lanes, kept_lanes, load_run, run_of
@@ -361,6 +374,7 @@ class MemoryEmitter(Frames):
             pointer = self.address(buffer, form, element)
             align = self.alignment(memory, form, dtype.itemsize)
             if mask is None:
+                value = self._written_whole(s, value)
                 stored = self.builder.store(value, pointer, align=align)
                 if memory.is_streamed and _fills_lines(form, dtype):
                     one = self.builder.module.add_metadata([constant(DType("int32"), 1)])
@@ -368,6 +382,16 @@ class MemoryEmitter(Frames):
             else:
                 self._masked_store(value, pointer, mask, align)
             self.stored(buffer, form)
+
+    def _written_whole(self, s: BufferStore, value: ir.Value) -> ir.Value:
+        """A vector that is chosen lane by lane as LLVM is to store it: where what is not chosen
+        stands there already it would store the others under a mask (``_masked_store``)."""
+        chosen = isinstance(s.value, Min | Max) and s.value.dtype.kind != "float"
+        if s.value.dtype.lanes == 1 or not (chosen or isinstance(s.value, Select)):
+            return value
+        frozen = ir.Instruction(self.builder.block, value.type, "freeze", [value])
+        self.builder._insert(frozen)
+        return frozen
 
     def _masked_store(self, value: ir.Value, pointer: ir.Value, mask: ir.Value, align: int) -> None:
         """The lanes of a mask. Without registers for masks such a store takes as long as a dozen

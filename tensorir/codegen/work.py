@@ -197,6 +197,11 @@ class Work:
             if _is_unknown(a) or _is_unknown(b):
                 return b if _is_unknown(a) else a
             return minimum(a[0], b[0]), minimum(a[1], b[1])
+        if isinstance(e, Call) and e.op == "bitwise_and":
+            masks = [self._limits(x, bounds)[1] for x in e.args]
+            known = [m for m in masks if not _is_unknown([m]) and evaluate(m, LARGE) >= 0]
+            if known:
+                return IntImm(0), known[0]
         used = [v for v in free_vars([e]) if id(v) not in self._dims]
         if not used and not any(isinstance(n, BufferLoad) for n in _nodes(e)):
             return e, e

@@ -112,6 +112,18 @@ def test_what_is_read_may_have_a_bound() -> None:
     assert evaluate(work_of(body).total, 1) == 64 * 2
 
 
+@pytest.mark.parametrize("mask", ["63", "n * 4 - 1"])
+def test_bits_that_are_read_are_at_most_those_of_a_mask(mask: str) -> None:
+    body = f"""
+    with T.LetStmt(T.bitwise_and(T.Cast("int64", D[0]), {mask})) as part:
+        for i in range(part):
+            A[i % 64] = D[0]
+"""
+    assert evaluate(work_of(body).total, 16) < 64 * 5
+    unmasked = body.replace(mask, "T.Cast('int64', D[1])")
+    assert evaluate(work_of(unmasked).total, 16) == LONG_WORK
+
+
 def test_places_that_memory_tells_count_as_what_a_miss_costs() -> None:
     random = "    for i in range(64):\n        A[i] = D[T.Cast('int64', A[i])]\n"
     rows = """
