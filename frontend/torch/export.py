@@ -83,6 +83,8 @@ _GUARD = re.compile(
 example's."""
 _RANGE = re.compile(r"(\d+) <= (\S+) and \2 <= (\d+|IntInfinity\(\))")
 """A guard that says only how small and how large a size may be."""
+_FRACTION = re.compile(r"got (<=?|>=?) for (\w+) \1 (\d+)/(\d+)$")
+"""What torch raises where a multiple of a size is to be less than a number, or more."""
 _NAMES_OF_GUARDS = {"math": math, "torch": torch, "IntInfinity": lambda: math.inf}
 _TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
 """Sizes that such guards are evaluated for, beside those near the numbers in them."""
@@ -263,6 +265,11 @@ def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
         if guard and limits and limits[1] != limits[3]:
             sides = [("min", limits[1]), ("max", limits[3])]
             found[guard["name"]] = {k: int(value) for k, value in sides if value.isdigit()}
+    fraction = _FRACTION.search(str(error.__cause__))
+    if fraction:
+        whole = int(fraction[3]) // int(fraction[4])
+        side = {"max": whole} if fraction[1].startswith("<") else {"min": whole + 1}
+        found[fraction[2]] = side
     return found
 
 

@@ -551,6 +551,22 @@ def test_a_range_of_sizes_is_the_dims_bounds() -> None:
         model(torch.rand(2, 4))
 
 
+def test_a_multiple_of_a_size_that_a_branch_bounds() -> None:
+    def upsampled(x: torch.Tensor) -> torch.Tensor:
+        frames = torch.cat([x, x + 1, x * x])
+        if frames.shape[0] >= 64:
+            frames = frames.contiguous()
+        return frames * 2
+
+    module = Calls(upsampled).eval()
+    model = burnish.compile(module, (torch.rand(2, 3),), dynamic_shapes=({0: "batch"},))
+    for batch in (1, 2, 21):
+        x = torch.rand(batch, 3)
+        torch.testing.assert_close(model(x), module(x))
+    with pytest.raises(ShapeMismatchError, match="21"):
+        model(torch.rand(22, 3))
+
+
 def test_guards_that_are_no_python_leave_the_refusal_to_torch() -> None:
     plan = export.plan_export(nn.ReLU(), (torch.rand(2, 3),), None, ({0: "n"},))
     said = "  - Not all values of n = s in the specified range satisfy the generated guard {}"
