@@ -27,10 +27,7 @@ from torch.utils import _pytree as pytree
 
 from .decompositions import decomposes
 
-_OTHERS = (
-    f"{Path(torch.__file__).parent}/", __file__, str(Path(__file__).with_name("size_builtins.py")),
-    "<",
-)  # fmt: skip
+_OTHERS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent}/", "<")
 _ASKS = (
     (torch.SymInt, "__int__"), (torch.SymInt, "__index__"), (torch.SymFloat, "__float__"),
     (torch.SymFloat, "__int__"),

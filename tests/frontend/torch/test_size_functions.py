@@ -141,3 +141,18 @@ def test_parts_of_axes() -> None:
 def test_halves_that_there_are_not() -> None:
     with pytest.raises(FrontendError, match="something else where n is 1"):
         import_module(One(lambda x: x.chunk(2, 1)[-1]).eval(), (X,), ({1: "n"},))
+
+
+def test_layers_of_torch_that_ask_are_told_by_the_models_line() -> None:
+    class Forwards(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(5, 2)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.func.jvp(self.layer, (x,), (x,))
+
+    with pytest.raises(FrontendError) as caught:
+        import_module(Forwards().eval(), (X,), ({0: "n"},))
+    assert str(caught.value).endswith("return torch.func.jvp(self.layer, (x,), (x,))")
+    assert "export.py" not in str(caught.value), "what this front end puts between"
