@@ -347,8 +347,8 @@ def _vectorize_tiles(sch: Schedule, block: Block, target: Target, decide: Decide
 
 def runs_in_order(block: Block, axis: int = 0) -> bool:
     """Whether the store and every load go through the block's axes from ``axis`` on in memory
-    order: then these axes are one axis. A load may be a number of elements of ``axis`` away. Inner
-    extents are constants, so that this can be proved."""
+    order: then these axes are one axis. A load may be a number of elements of ``axis`` away, or of
+    one element for all of them. Inner extents are constants, so that this can be proved."""
     axes = [v.var for v in block.iter_vars]
     extents = [v.dom.extent for v in block.iter_vars]
     if not all(isinstance(e, IntImm) for e in extents[axis + 1 :]):
@@ -356,18 +356,27 @@ def runs_in_order(block: Block, axis: int = 0) -> bool:
     inner = list(zip(axes, extents, strict=True))[axis + 1 :]
     accesses = [n for n in walk(block.body, (Buffer,)) if isinstance(n, BufferLoad | BufferStore)]
     return all(
-        len(n.indices) == len(axes)
-        and not n.buffer.strides
-        and _is_moved(n.indices[axis], axes[axis])
-        and not any(v in axes[axis:] for i in n.indices[:axis] for v in walk(i))
-        and all(
-            i is a and same_extent(s, e)
-            for i, s, (a, e) in zip(
-                n.indices[axis + 1 :], n.buffer.shape[axis + 1 :], inner, strict=True
+        _is_fixed(n, axes[axis:])
+        or (
+            len(n.indices) == len(axes)
+            and not n.buffer.strides
+            and _is_moved(n.indices[axis], axes[axis])
+            and not any(v in axes[axis:] for i in n.indices[:axis] for v in walk(i))
+            and all(
+                i is a and same_extent(s, e)
+                for i, s, (a, e) in zip(
+                    n.indices[axis + 1 :], n.buffer.shape[axis + 1 :], inner, strict=True
+                )
             )
         )
         for n in accesses
     )
+
+
+def _is_fixed(access: BufferLoad | BufferStore, axes: list[Var]) -> bool:
+    """Whether a load is of the same element wherever in ``axes``."""
+    used = {v for i in access.indices for v in walk(i)}
+    return isinstance(access, BufferLoad) and not used & set(axes)
 
 
 def _is_moved(index: Expr, axis: Var) -> bool:

@@ -206,7 +206,10 @@ def test_runs_in_order_from_an_axis_on() -> None:
     assert first(cut, (4, 9, 6), axis=1)
     assert not first(cut, (4, 9, 6), axis=0)
     assert not first(cut, (4, 9, 7), axis=1)
-    assert first(op.add, (4, 5, 6), (4, 1, 1), axis=2) is False
+    # One number for a row, or for a plane, is the same wherever in it.
+    assert first(op.add, (4, 5, 6), (4, 1, 1), axis=1)
+    assert not first(op.add, (4, 5, 6), (4, 1, 1), axis=0)
+    assert not first(op.add, (4, 5, 6), (4, 5, 1), axis=1)
     assert first(op.add, (4, 5, 6), (4, 5, 6), axis=1)
 
 
