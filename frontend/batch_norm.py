@@ -1,17 +1,48 @@
 """Batch norm with constant statistics as a scale and a shift, computed at import in float64.
 
 ``(x - mean) / sqrt(variance + epsilon) * weight + bias`` is ``x * scale + shift``. Were the four
-constants left to the compiler, it would compile kernels only to fold them.
+constants left to the compiler, it would compile kernels only to fold them. Of half precision it is
+computed in float32, with scales and shifts that are, and rounded once, as PyTorch does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ..graphir.expr import Atom, Constant, constant
+from ..graphir.expr import Atom, Constant, Var, constant
 from ..graphir.text.literal import readable
+from ..graphir.type import TensorType
 from ..graphir.weights import Weights, derived_name
 from ..support.dtype import DType
+
+
+def normalized(
+    op: Callable[..., Var],
+    weights: Weights,
+    x: Atom,
+    mean: Atom,
+    variance: Atom,
+    weight: Atom | None,
+    bias: Atom | None,
+    *,
+    epsilon: float,
+    kind: TensorType,
+) -> Var | None:
+    """The norm over dim 1 of ``x``, of type ``kind``, made of operators that ``op`` emits by name;
+    None unless every parameter is constant."""
+    is_half = kind.dtype in ("float16", "bfloat16")
+    wide = DType("float32") if is_half else kind.dtype
+    folded = fold_batch_norm(
+        weights, mean, variance, weight, bias, epsilon=epsilon, dtype=wide, ndim=kind.ndim
+    )
+    if folded is None:
+        return None
+    scale, shift = folded
+    operand = op("astype", x, dtype=str(wide)) if is_half else x
+    result = op("add", op("multiply", operand, scale), shift)
+    return op("astype", result, dtype=str(kind.dtype)) if is_half else result
 
 
 def fold_batch_norm(

@@ -8,7 +8,7 @@ from ...graphir.dim import dim_equal, divide
 from ...graphir.expr import Atom
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm
-from ..batch_norm import fold_batch_norm
+from ..batch_norm import normalized
 from .registry import Context, Value, attribute, converts, node_name
 
 
@@ -146,12 +146,12 @@ def batch_norm(context: Context, node: NodeProto) -> Value:
     x = context.operand(node, 0)
     kind = context.type(x)
     given = [context.operand(node, i) for i in range(1, 5)]
-    folded = fold_batch_norm(
-        context.builder.weights, given[2], given[3], given[0], given[1],
-        epsilon=float(attribute(node, "epsilon", 1e-5)), dtype=kind.dtype, ndim=kind.ndim,
+    result = normalized(
+        context.op, context.builder.weights, x, given[2], given[3], given[0], given[1],
+        epsilon=float(attribute(node, "epsilon", 1e-5)), kind=kind,
     )  # fmt: skip
-    if folded is not None:
-        return context.op("add", context.op("multiply", x, folded[0]), folded[1])
+    if result is not None:
+        return result
     dims: list[Expr | int] = [kind.shape[1], *[1] * (kind.ndim - 2)]
     scale, bias, mean, variance = (
         context.reshape(context.cast(p, kind.dtype), dims) for p in given

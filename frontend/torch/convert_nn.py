@@ -11,7 +11,7 @@ from ...graphir.dim import product, shape_equal, static_shape
 from ...graphir.expr import Atom, Var
 from ...graphir.type import tensor_type
 from ...support.dtype import DType
-from ..batch_norm import fold_batch_norm
+from ..batch_norm import normalized
 from .registry import Context, arguments, base_name, converts
 
 
@@ -210,12 +210,12 @@ def normalize_batch(context: Context, node: Node) -> Var:
         mean, variance, weight, bias = parameters
         assert mean is not None
         assert variance is not None
-        folded = fold_batch_norm(
-            context.builder.weights, mean, variance, weight, bias,
-            epsilon=float(given["eps"]), dtype=kind.dtype, ndim=kind.ndim,
+        result = normalized(
+            context.op, context.builder.weights, x, mean, variance, weight, bias,
+            epsilon=float(given["eps"]), kind=kind,
         )  # fmt: skip
-        if folded is not None:
-            return context.op("add", context.op("multiply", x, folded[0]), folded[1])
+        if result is not None:
+            return result
 
     def channel(name: str) -> Atom | None:
         value = given.get(name)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+import copy
 
+import numpy as np
+import pytest
+import torch
+
+import burnish
 from burnish.frontend.batch_norm import fold_batch_norm
 from burnish.graphir.expr import Var, constant
 from burnish.graphir.text.literal import readable
@@ -63,3 +68,19 @@ def test_what_is_no_constant_is_left() -> None:
             Weights(), mean, variance, weight, None, epsilon=1e-5, dtype=F32, ndim=2
         )
         assert folded is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("affine", [True, False])
+def test_half_precision_is_rounded_once(dtype: torch.dtype, affine: bool) -> None:
+    torch.manual_seed(0)
+    norm = torch.nn.BatchNorm2d(6, affine=affine).eval()
+    for p in (*norm.parameters(), norm.running_mean, norm.running_var):
+        assert p is not None
+        torch.nn.init.uniform_(p, 0.5, 2.0)
+    norm, x = norm.to(dtype), torch.randn(2, 6, 9, 7).to(dtype)
+    found = burnish.compile(norm, (x,))(x)
+    wanted = copy.deepcopy(norm).double()(x.double())
+    assert found.dtype is dtype
+    rounding = torch.finfo(dtype).eps / 2
+    torch.testing.assert_close(found.double(), wanted, rtol=rounding, atol=1e-6)
