@@ -43,6 +43,11 @@ KEEP = (*_SIGNS, *_WHOLE)
 """Intrinsics whose results fit where their operands do."""
 _CHOICES = ("if_then_else", "likely")
 _ROUNDED = ("sqrt", "rsqrt", "fma")
+_POLYNOMIALS = (
+    "exp", "exp_negative", "exp2", "expm1", "sigmoid", "log", "log2", "log10", "log1p", "tanh",
+    "erf", "gelu", "atan",
+)  # fmt: skip
+"""Functions that are arithmetic, besides choices and powers of two put together from bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,7 @@ class Kept:
 
 def has_plain_nan(op: str) -> bool:
     """Whether an intrinsic of operands with plain NaN has no other."""
-    return op in KEEP or op in _ROUNDED
+    return op in KEEP or op in _ROUNDED or op in _POLYNOMIALS
 
 
 def _chosen(e: Expr) -> tuple[Expr, ...]:

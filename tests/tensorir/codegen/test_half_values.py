@@ -30,6 +30,7 @@ from burnish.tensorir.expr import (
 )
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
+from burnish.tensorir.operators.elementwise import elementwise
 from burnish.tensorir.stmt import Allocate, Stmt
 from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.text.parser import parse_func
@@ -61,7 +62,9 @@ SINGLE = Var("x", FLOAT32)
         (call_intrin("floor", BFLOAT), True, True),
         (call_intrin("abs", BFLOAT), True, True),
         (call_intrin("sqrt", BFLOAT), False, True),
-        (call_intrin("exp", BFLOAT), False, False),
+        (call_intrin("exp", BFLOAT), False, True),
+        (call_intrin("exp", SINGLE), False, False),
+        (call_intrin("sinh", BFLOAT), False, False),
         (BFLOAT * BFLOAT + FloatImm(0.1), False, True),
         (BFLOAT * SINGLE, False, False),
     ],
@@ -193,3 +196,32 @@ def test_every_nan_of_float32_stays_one() -> None:
     found = np.zeros(x.shape, np.uint16)
     call_native(schedule_analytically(func, native_target()), x, found)
     assert np.isnan(found.view(ml_dtypes.bfloat16).astype("float32")).all()
+
+
+PLAIN = np.array([s << 15 | 0x7F80 | m for s in (0, 1) for m in range(1, 128)], np.uint32) << 16
+FUNCTIONS = (
+    "exp", "exp_negative", "exp2", "expm1", "sigmoid", "log", "log2", "log10", "log1p", "tanh",
+    "erf", "gelu", "atan", "sqrt", "rsqrt",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_of_plain_nan_and_of_numbers_have_no_other(name: str) -> None:
+    assert Kept().has_plain_nan(call_intrin(name, BFLOAT))
+    numbers = np.random.default_rng(0).integers(0, 1 << 32, 20_000, dtype=np.uint32)
+    numbers = numbers[~np.isnan(numbers.view("float32"))]
+    bits = np.concatenate([PLAIN, numbers, PLAIN[:3]])
+    x = placeholder(bits.shape, "float32", name="x")
+    func = create_prim_func([x, elementwise("y", lambda v: call_intrin(name, v), x)])
+    found = np.zeros(bits.shape, np.float32)
+    call_native(schedule_analytically(func, native_target()), bits.view("float32"), found)
+    assert np.isnan(found[: len(PLAIN)]).all()
+    assert not (found[np.isnan(found)].view(np.uint32) & 0xFFFF).any()
+
+
+@pytest.mark.parametrize("name", ["exp", "sigmoid", "gelu"])
+def test_functions_of_bfloat16_take_no_care_of_nan(name: str) -> None:
+    x = placeholder(PLANE, "bfloat16", name="x")
+    func = create_prim_func([x, elementwise("y", lambda v: call_intrin(name, v), x)])
+    lines = kernel_lines(schedule_analytically(func, ZEN), ZEN)
+    assert "vcmpunordps" not in operations(lines)
