@@ -66,12 +66,16 @@ def cut_at_seams(sch: Schedule, block: Block, lanes: int) -> list[str]:
 def _pieces(block: Block, lanes: int) -> list[list[int]]:
     """The extents of the pieces of each axis. Of the last, which becomes vectors, every seam
     counts, where most of it is in pieces that fill one; of the others the conditions alone, where
-    they do not change all the time."""
+    they do not change all the time, and where there are not too many pieces of all: a row may ask
+    where it is, an element may not."""
     last = len(block.iter_vars) - 1
     found = [pieces_of(block, axis, turns=axis == last) for axis in range(last + 1)]
     filled = sum([n for n in found[last] if n >= lanes])
     keep = [len(p) * FEWEST_ROWS <= sum(p) for p in found[:last]] + [2 * filled >= sum(found[last])]
-    return [p if kept else [sum(p)] for p, kept in zip(found, keep, strict=True)]
+    pieces = [p if kept else [sum(p)] for p, kept in zip(found, keep, strict=True)]
+    if math.prod([len(p) for p in pieces]) > MOST_PIECES:
+        pieces[:-1] = [[sum(p)] for p in pieces[:-1]]
+    return pieces
 
 
 def pieces_of(block: Block, axis: int, *, turns: bool = True) -> list[int]:

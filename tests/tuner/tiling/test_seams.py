@@ -120,3 +120,22 @@ def test_a_join_of_whole_rows_is_copied_in_one_loop_each() -> None:
     text = print_func(lowered)
     assert text.count("for ") == 2
     assert "predicate" not in text
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_of_too_many_pieces_those_of_rows_are_asked_for(axis: int, dtype: str) -> None:
+    """Of two padded images, one after the other or beside it: elements of a row ask nothing."""
+    widths = (2, 3, 1, 4)
+
+    def pads(a: np.ndarray) -> np.ndarray:
+        return np.pad(a, (widths[:2], widths[2:]))
+
+    workload = Workload(
+        lambda a, b: op.concat([op.pad(a, widths), op.pad(b, widths)], axis),
+        lambda a, b: np.concatenate([pads(a), pads(b)], axis),
+        (64, 128), (64, 128), dtype=dtype,
+    )  # fmt: skip
+    check_rule(workload, "elementwise")
+    text = print_func(lower(scheduled(workload.func, target=SKYLAKE)[1], SKYLAKE).func)
+    assert "predicate" not in text
