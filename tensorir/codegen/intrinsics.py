@@ -62,7 +62,8 @@ def emit_single(
     As ``emit_intrinsic`` otherwise."""
     dtype = FLOAT32.with_lanes(call.args[0].dtype.lanes)
     if call.op in SHORT_FUNCTIONS:
-        return emit_short(Lanes(b, dtype, has_scale=has_scale, stepwise=stepwise), call.op, args)
+        lanes = Lanes(b, dtype, has_scale=has_scale, stepwise=stepwise)
+        return emit_short(lanes, call.op, args, call.args[0].dtype)
     return _emit(b, call, args, dtype, has_scale=has_scale, stepwise=stepwise)
 
 

@@ -119,20 +119,22 @@ def emit_math(
     lanes = Lanes(builder, computed, has_scale=has_scale, stepwise=stepwise)
     match dtype.scalar:
         case "float16":
-            value = emit_short(lanes, name, [lanes.extend(arg) for arg in args])
+            value = emit_short(lanes, name, [lanes.extend(arg) for arg in args], dtype)
             return builder.fptrunc(value, args[0].type)
         case "bfloat16":
-            value = emit_short(lanes, name, [extend_bfloat16(lanes, arg) for arg in args])
+            value = emit_short(lanes, name, [extend_bfloat16(lanes, arg) for arg in args], dtype)
             return truncate_bfloat16(lanes, value)
         case _:
             return function.emit(lanes, *args)
 
 
-def emit_short(lanes: Lanes, name: str, args: Sequence[ir.Value]) -> ir.Value:
+def emit_short(lanes: Lanes, name: str, args: Sequence[ir.Value], narrow: DType) -> ir.Value:
     """``name(*args)`` in float32, of values of half precision and accurate enough to be rounded to
-    it."""
-    emit = SHORT_FUNCTIONS.get(name) or MATH_FUNCTIONS[name].emit
-    return emit(lanes, *args)
+    it, which ``narrow`` is."""
+    short = SHORT_FUNCTIONS.get(name)
+    if short is None:
+        return MATH_FUNCTIONS[name].emit(lanes, *args)
+    return short(lanes, *args, narrow=str(narrow.scalar))
 
 
 def extend_bfloat16(lanes: Lanes, bits: ir.Value) -> ir.Value:
