@@ -13,7 +13,7 @@ from ...graphir.interpolation import Interpolation
 from ...graphir.type import TensorType
 from ...tensorir.expr import Expr, IntImm
 from ..resize import AxisSize, NamedAxis, resize
-from .convert_shape import padded_by_names
+from .convert_shape import padded_by_names, without_ends
 from .registry import Context, arguments, base_name, converts, operator_name
 
 _MODES = {
@@ -90,24 +90,13 @@ def pad(context: Context, node: Node) -> Atom:
         pairs[ndim - 1 - i] = (widths[2 * i], widths[2 * i + 1])
     flat = tuple([max(0, w) for pair in pairs for w in pair])
     if mode == "circular":
-        x = _cut(context, x, pairs)
+        x = without_ends(context, x, pairs)
     if any(flat) and mode != "constant":
         x = context.op("pad_edges", x, pad_width=flat, mode=mode)
     elif any(flat):
         value = given.get("value")
         x = context.op("pad", x, pad_width=flat, pad_value=float(value or 0))
-    return x if mode == "circular" else _cut(context, x, pairs)
-
-
-def _cut(context: Context, x: Atom, pairs: Sequence[tuple[int, int]]) -> Atom:
-    """Without as many elements at the ends of each axis as negative widths say."""
-    for axis, (before, after) in enumerate(pairs):
-        if before < 0 or after < 0:
-            x = context.op(
-                "strided_slice", x, axes=(axis,), begin=(max(0, -before),),
-                end=(min(0, after) or None,), strides=(1,),
-            )  # fmt: skip
-    return x
+    return x if mode == "circular" else without_ends(context, x, pairs)
 
 
 # -- between channels and space ------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch.fx import Node
@@ -98,6 +98,23 @@ def stack(context: Context, node: Node) -> Var:
 # -- cutting ---------------------------------------------------------------------------------
 def _cut(context: Context, x: Atom, axis: int, begin: Any, end: Any, step: int = 1) -> Var:
     return context.op("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), strides=(step,))
+
+
+def without_ends(context: Context, x: Atom, pairs: Iterable[tuple[int, int]]) -> Atom:
+    """Without as many elements at the ends of each axis as negative widths of pads say. Those of an
+    axis whose size has a name are looked up."""
+    for axis, (before, after) in enumerate(pairs):
+        begin, back = max(0, -before), max(0, -after)
+        kind = context.type(x)
+        if begin == back == 0:
+            continue
+        if static_value(kind.shape[axis]) is not None:
+            x = _cut(context, x, axis, begin, -back or None)
+            continue
+        size = kind.shape[axis] - (begin + back)
+        shape = (*kind.shape[:axis], size, *kind.shape[axis + 1 :])
+        x = _looked_up(context, x, axis, begin, 1, TensorType(shape, kind.dtype))
+    return x
 
 
 @converts("aten.slice.Tensor", "aten.narrow.default")
@@ -246,9 +263,7 @@ def pad(context: Context, node: Node) -> Atom:
     before, after = [0] * ndim, [0] * ndim
     for i in range(len(widths) // 2):
         before[ndim - 1 - i], after[ndim - 1 - i] = widths[2 * i], widths[2 * i + 1]
-    for axis in range(ndim):
-        if before[axis] < 0 or after[axis] < 0:
-            x = _cut(context, x, axis, max(0, -before[axis]), min(0, after[axis]) or None)
+    x = without_ends(context, x, zip(before, after, strict=True))
     flat = tuple([max(0, w) for pair in zip(before, after, strict=True) for w in pair])
     if not any(flat):
         return x

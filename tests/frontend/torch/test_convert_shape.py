@@ -177,3 +177,18 @@ def test_rotary_embeddings_are_one_kernel(spelling: str, named: dict[str, Any]) 
     model = burnish.compile(Rotation(), tuple(given), **named)
     assert len(model.report.kernels) == 1
     torch.testing.assert_close(model(*given), Rotation()(*given))
+
+
+def test_pads_that_cut_axes_of_named_sizes() -> None:
+    """Steps moved on by one, as RWKV does, and ends cut off."""
+    check_all(
+        {
+            "shifted": lambda x: F.pad(x, (1, -1)) + x,
+            "shifted back": lambda x: F.pad(x, (-2, 2), value=3.0) * x,
+            "cut": lambda x: F.pad(x, (-1, -1)),
+            "another axis": lambda x: F.pad(x, (1, 0, 1, -1)),
+        },
+        torch.arange(12.0).reshape(2, 6),
+        dynamic_shapes=(({1: "n"},),),
+        also=[(torch.arange(2.0 * n).reshape(2, n),) for n in (2, 3, 9)],
+    )
