@@ -21,6 +21,7 @@ from ..expr import (
     TupleGetItem,
     Value,
     Var,
+    constant,
 )
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
@@ -201,12 +202,15 @@ def _same_type(owner: _Canonicalizer, call: Call) -> Value:
 
 
 def _reduction(owner: _Canonicalizer, call: Call) -> Value:
-    """Along axes of one element it is the element."""
+    """Along axes of one element it is the element. A sum begins with 0, of which -0.0 is 0.0."""
     kind, made = tensor_type_of(call.args[0]), tensor_type_of(call)
     axes = normal_axes(call, attr(call, "axis"), kind.ndim)
     if kind.dtype is not made.dtype or any(kind.shape[a] != 1 for a in axes):
         return call
-    return owner.view(reshaped(call.args[0], made.shape).with_span(call.span))
+    if call.op not in ("sum", "mean") or kind.dtype.kind != "float":
+        return owner.view(reshaped(call.args[0], made.shape).with_span(call.span))
+    element = owner.viewed(call.args[0], made.shape)
+    return Call("add", (element, constant(0.0, str(made.dtype))), ()).with_span(call.span)
 
 
 MOST_IN_TURN = 8

@@ -4,7 +4,8 @@ backwards.
     A[v * 2], A[v // 2], A[15 - v]   for v in lanes
 
 What lies between the first and the last element is inside of the buffer as these are, so that it
-may be read in contiguous vectors, of which shuffles take the lanes.
+may be read in contiguous vectors, of which shuffles take the lanes. A vector that is ``filling``
+reads beside them: that it is inside of the buffer is for the one who asks for it to prove.
 """
 
 from __future__ import annotations

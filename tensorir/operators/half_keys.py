@@ -5,7 +5,8 @@ below the sign, which ``bits ^ (bits >> 15 & 0x7FFF)`` puts right. Infinities ar
 numbers, and beyond either stand the NaN of that sign: with the lowest number moved to the lowest
 integer those below wrap around to the top, so that a maximum finds every NaN. A vector has twice as
 many of these integers as it has float32, and a maximum of them is one instruction, where one of
-floats that keeps NaN is three.
+floats that keeps NaN is three. Of two zeros the negative one is the lesser here, where PyTorch's
+maximum is the one that comes first.
 """
 
 from __future__ import annotations

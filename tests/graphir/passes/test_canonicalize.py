@@ -157,15 +157,20 @@ RULES = [
         None,
     ),
     (
-        "a sum of one element",
+        "a maximum of one element",
         [
             "a = R.expand_dims(w, axis=[0, 2])",
-            "b = R.sum(a, axis=[0, 2])",
+            "b = R.min(a, axis=[0, 2])",
             "c = R.max(R.expand_dims(b, axis=-1), axis=-1, keepdims=True)",
             "y = R.relu(c)",
             "y",
         ],
         ["a = R.reshape(w, R.shape([6, 8, 1]))", "y = R.relu(a)", "y"],
+    ),
+    (
+        "a sum of one element, which may be -0.0",
+        ["a = R.expand_dims(w, axis=0)", "b = R.sum(a, axis=0)", "y = R.reciprocal(b)", "y"],
+        ['b = R.add(w, R.const(0.0, "float32"))', "y = R.reciprocal(b)", "y"],
     ),
     (
         "a slice of everything",
