@@ -17,7 +17,7 @@ from ...graphir.dim import fold_dim, static_value
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType, types_equal
 from ...support.dtype import DType
-from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import Expr, IntImm, maximum
 from ..sizes_as_data import section
 from . import numbers_of_data
 from .registry import INDEX, Context, arguments, base_name, converts, integers
@@ -138,7 +138,7 @@ def slice_(context: Context, node: Node) -> Atom:
     is_static = static_value(context.type(x).shape[axis]) is not None
     if not is_static or any(not isinstance(b, int | None) for b in (begin, end)):
         if isinstance(begin, Expr) and (given["start"].meta["val"].node.hint or 0) < 0:
-            begin = context.type(x).shape[axis] + begin
+            begin = _from_end(context, x, axis, begin)
         return _looked_up(context, x, axis, 0 if begin is None else begin, step, kind)
     begin, end = context.static(begin, "start of a slice"), context.static(end, "end of a slice")
     return _cut(context, x, axis, begin, end, step)
@@ -154,10 +154,16 @@ def _looked_up(
     if step != 1:
         places = context.op("multiply", places, context.scalar(step, index))
     if isinstance(begin, int) and begin < 0:
-        begin = context.type(x).shape[axis] + begin
+        begin = _from_end(context, x, axis, begin)
     if not isinstance(begin, int) or begin:
         places = context.op("add", places, context.operand(begin, index))
     return context.op("take", x, places, axis=axis)
+
+
+def _from_end(context: Context, x: Atom, axis: int, begin: int | Expr) -> Expr:
+    """Where a slice begins whose beginning counts from the end: at the first element of an axis
+    that has not as many."""
+    return fold_dim(maximum(context.type(x).shape[axis] + begin, 0))
 
 
 @converts("aten.select.int")

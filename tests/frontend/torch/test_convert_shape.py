@@ -121,6 +121,25 @@ def test_cuts_of_a_symbolic_axis() -> None:
     )
 
 
+def test_ends_that_are_longer_than_an_axis_are_all_of_it() -> None:
+    """As a cache keeps its last 512 steps, also of fewer."""
+    x = torch.arange(18.0).reshape(9, 2)
+    check_all(
+        {
+            "the last": lambda x: x[-5:],
+            "every other": lambda x: x[-5::2],
+            "to the last": lambda x: x[-5:-1],
+            "to the third": lambda x: x[-5:3],
+            "before the last": lambda x: x[-7:-5],
+            "many": lambda x: x.mT[..., -512:],
+            "of a half": lambda x: x[-(x.shape[0] // 2 + 2) :],
+        },
+        x,
+        dynamic_shapes=(({0: "n"},),),
+        also=[(x[:n],) for n in (1, 2, 3, 4, 5, 6, 8)],
+    )
+
+
 def test_a_symbolic_axis_is_turned_round() -> None:
     check_all(
         {
