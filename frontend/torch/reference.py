@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Interpreter, Node
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError
 from ..reference import NodeValue, Reference
 from .decompose import prepare_program
-from .export import export_lock, export_module, program_inputs
+from .export import ProgramRun, export_lock, export_module, program_inputs
 from .importer import import_exported_program
 from .registry import location, operator_name
 from .structure import CallStructure
@@ -146,7 +146,7 @@ def node_values(
     return recorder.values
 
 
-class _Recorder(Interpreter):
+class _Recorder(ProgramRun):
     """Keeps the tensors that operators return."""
 
     def __init__(self, module: torch.fx.GraphModule) -> None:

@@ -17,6 +17,7 @@ from torch.export import Dim
 import burnish
 from burnish.frontend.torch import export
 from burnish.frontend.torch.export import (
+    ProgramRun,
     check_eval_mode,
     export_module,
     quiet_torch,
@@ -574,3 +575,16 @@ def test_guards_that_are_no_python_leave_the_refusal_to_torch() -> None:
         error = FrontendError("no export")
         error.__cause__ = RuntimeError(said.format(guard))
         assert export._gaps(error, plan) == found, guard
+
+
+def test_a_view_of_another_order_in_memory_is_a_copy() -> None:
+    """As where a product is traced on tensors that have none, and gives it otherwise."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    turned = graph.call_function(torch.ops.aten.permute.default, (x, [1, 0]))
+    graph.output(graph.call_function(torch.ops.aten.view.default, (turned, [6])))
+    module = torch.fx.GraphModule(nn.Module(), graph)
+    given = torch.arange(6.0).reshape(2, 3)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        module(given)
+    assert ProgramRun(module).run(given).tolist() == [0, 3, 1, 4, 2, 5]
