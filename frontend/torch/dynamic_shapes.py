@@ -49,6 +49,8 @@ class ExportPlan:
     """Sizes at which what is exported may not be the module: it was traced before."""
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
+    written: tuple[str, ...] = ()
+    """Attributes that scripts in the module set to something else while it was exported."""
 
 
 def plan_export(

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
+from .scripted_modules import own_slots
+
 T = TypeVar("T")
 
 
@@ -47,14 +49,16 @@ def unchanged(module: torch.nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def own_attributes(module: torch.nn.Module) -> Iterator[None]:
+def own_attributes(module: torch.nn.Module) -> Iterator[list[str]]:
     """Afterwards attributes of a module and of those in it are the same objects, lists, dicts and
-    sets among them with what they held. TorchScript holds its own where Python cannot set them."""
-    parts = [m for m in module.modules() if not isinstance(m, torch.jit.ScriptModule)]
-    held = [(d, dict(d)) for m in parts for d in (vars(m), m._buffers)]
+    sets among them with what they held. Gives a list, which then has the names of those that
+    scripts have written."""
+    places = [d for m in module.modules() for d in (vars(m), m._buffers) if isinstance(d, dict)]
+    held = [(d, dict(d)) for d in places]
     filled = list(_containers([x for attributes, _ in held for x in attributes.values()]))
     try:
-        yield
+        with own_slots(module) as written:
+            yield written
     finally:
         for place, attributes in held:
             place.clear()

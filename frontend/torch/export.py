@@ -42,7 +42,7 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import REAL, import_dtype, raised_at
-from .scripted_modules import scripts_alone, without_script
+from .scripted_modules import give_class, scripts_alone, without_script
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
 from .traced_data import traced_data
@@ -417,8 +417,12 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
     asked: list[str] = []
 
     def export(strict: bool = False) -> ExportedProgram:
-        with WholeLayers() if has_layers(module) else contextlib.nullcontext():
-            return torch.export.export(
+        # Each attempt starts with the module as it is: a cache would keep tensors without values.
+        with (
+            own_attributes(module) as written,
+            WholeLayers() if has_layers(module) else contextlib.nullcontext(),
+        ):
+            program = torch.export.export(
                 module,
                 plan.args,
                 plan.kwargs or None,
@@ -426,12 +430,13 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
                 strict=strict,
                 **options,
             )
+        plan.written = tuple(written)
+        return program
 
     try:
         with (
             quiet_torch(),
             torch.no_grad(),
-            own_attributes(module),  # a cache would keep tensors that have no values
             traced_data(),
             _named_keywords(module, plan),
             _paths_of_examples(),
@@ -439,7 +444,9 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             own_gradients(module),
             scripts_alone(module),
         ):
-            return _with_named_sizes(export, module, plan, asked)
+            program = _with_named_sizes(export, module, plan, asked)
+        give_class(program)
+        return program
     except BurnishError:
         raise
     except Exception as error:  # whatever the model's own code raises on fake tensors

@@ -123,7 +123,20 @@ def import_module(
         if isinstance(error, TypeInferenceError) or error.__cause__ is not None:
             check_eager(module, example_inputs, example_kwargs or {})
         raise
-    return replace(imported, seconds={"torch.export": exported - start, **imported.seconds})
+    return replace(
+        imported,
+        seconds={"torch.export": exported - start, **imported.seconds},
+        notes=(*imported.notes, *([_frozen(plan.written)] if plan.written else ())),
+    )
+
+
+def _frozen(written: Sequence[str]) -> str:
+    """A note on attributes that a script writes, which calls of the model do not."""
+    names = ", ".join(written)
+    return (
+        f"the script writes {names}: the model's calls do not, and read what was there when it was "
+        "compiled. Buffers that are written in place (self.count.add_(1)) are kept up."
+    )
 
 
 def import_exported_program(

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch import Tensor, nn
+import torch
+from torch import ScriptMethod, Tensor, nn
+from torch.export import ExportedProgram
 from torch.jit import ScriptModule
 from torch.jit._recursive import wrap_cpp_module
 from torch.jit._script import RecursiveScriptModule
@@ -60,7 +62,8 @@ def without_script(module: nn.Module) -> nn.Module:
 @contextmanager
 def scripts_alone(module: nn.Module) -> Iterator[None]:
     """In a module its scripted parts are the scripts without their classes. Parameters out of a
-    file are tensors without a class of theirs, which torch.export asks for: they are given it."""
+    file are tensors without a class of theirs, which torch.export asks for: they have it
+    meanwhile."""
     places = [
         (owner._modules, name, part)
         for owner in module.modules()
@@ -68,16 +71,85 @@ def scripts_alone(module: nn.Module) -> Iterator[None]:
         for name, part in owner._modules.items()
         if isinstance(part, RecursiveScriptModule)
     ]
-    for parameter in module.parameters():
-        if type(parameter) is Tensor:
-            parameter.__class__ = nn.Parameter
+    plain: list[Tensor] = [
+        parameter for parameter in module.parameters() if type(parameter) is Tensor
+    ]
     try:
+        for parameter in plain:
+            parameter.__class__ = nn.Parameter
         for parts, name, part in places:
-            parts[name] = wrap_cpp_module(part._c)
+            parts[name] = _without_class(part)
         yield
     finally:
         for parts, name, part in places:
             parts[name] = part
+        for parameter in plain:
+            parameter.__class__ = Tensor
 
 
-__all__ = ["scripts_alone", "without_script"]
+def give_class(program: ExportedProgram) -> None:
+    """A program's parameters are of that class, also those out of a file, as torch asks for it
+    wherever it works on the program: others on the same memory."""
+    made: dict[int, nn.Parameter] = {}
+    for name in program.graph_signature.parameters:
+        tensor = program.state_dict.get(name)
+        if type(tensor) is Tensor:
+            known = made.setdefault(id(tensor), nn.Parameter(tensor, tensor.requires_grad))
+            program.state_dict[name] = known
+
+
+def _without_class(script: RecursiveScriptModule) -> nn.Module:
+    """The same script, with the attributes that Python has given it."""
+    made: RecursiveScriptModule = wrap_cpp_module(script._c)
+    own = {k: v for k, v in vars(script).items() if not isinstance(v, ScriptMethod)}
+    vars(made).update({k: v for k, v in own.items() if k not in vars(made)})
+    return made
+
+
+@contextmanager
+def own_slots(module: nn.Module) -> Iterator[list[str]]:
+    """Afterwards what the scripts in a module hold is what they held: Python's attributes are
+    copies of it. Gives a list, which then has the names of what was another meanwhile."""
+    held = [
+        (name, part, _slots(part))
+        for name, part in module_of(module).named_modules()
+        if isinstance(part, ScriptModule)
+    ]
+    written: list[str] = []
+    try:
+        yield written
+    finally:
+        for name, part, slots in held:
+            now = _slots(part)
+            for key, value in slots.items():
+                if not _is_same(now[key], value):
+                    part._c.setattr(key, value)
+                    written.append(f"{name}.{key}" if name else key)
+
+
+def _slots(script: Any) -> dict[str, Any]:
+    """The attributes of a script, weights among them, but no modules."""
+    kind: Any = torch._C.ConcreteModuleType.from_jit_type(script._c._type())
+    return {name: script._c.getattr(name) for name in kind.get_attributes()}
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Whether two values out of a script are the same tensors, and equal numbers and texts."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or isinstance(a, Tensor):
+        return False
+    if isinstance(a, dict):
+        return _is_same([*a, *a.values()], [*b, *b.values()])
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_is_same, a, b))
+    return bool(a == b)
+
+
+def module_of(module: nn.Module) -> nn.Module:
+    """The script that a module holds whose ``forward()`` it has; any other module itself."""
+    script: nn.Module = module.script if isinstance(module, _Holder) else module
+    return script
+
+
+__all__ = ["give_class", "module_of", "own_slots", "scripts_alone", "without_script"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +125,59 @@ def test_what_a_script_cannot_be_exported_for_is_told() -> None:
     with pytest.raises(FrontendError, match="Branches does not export") as caught:
         burnish.compile(torch.jit.script(Branches()), (X,))
     assert "torch.where" in str(caught.value)
+
+
+class Writes(nn.Module):
+    """Writes what a script can write and no buffer is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 5)
+        self.last = torch.zeros(1)
+        self.count = 1
+        self.seen = [1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x
+        self.count += 1
+        self.seen.append(2)
+        y: torch.Tensor = self.layer(x) * self.count
+        return y
+
+
+def loaded(script: Any) -> Any:
+    file = io.BytesIO()
+    torch.jit.save(script, file)
+    file.seek(0)
+    return torch.jit.load(file)
+
+
+@pytest.mark.parametrize("made", ["held", "whole", "loaded", "loaded and held"])
+def test_scripts_are_left_as_they_were(made: str) -> None:
+    script: Any = torch.jit.script(Writes().eval())
+    script = loaded(script) if "loaded" in made else script
+    module = Holds(script).eval() if "held" in made else script
+    last, weights = script.last, list(module.parameters())
+    kinds = [type(p) for p in weights]
+    model = burnish.compile(module, (X,), dynamic_shapes=({0: "n"},))
+    assert script.last is last
+    assert (script.count, script.seen, script.training) == (1, [1], False)
+    assert all(a is b for a, b in zip(module.parameters(), weights, strict=True))
+    assert [type(p) for p in module.parameters()] == kinds
+    expected = module(X)
+    torch.testing.assert_close(model(X), expected)
+    torch.testing.assert_close(model(X), expected)
+    prefix = "part." if "held" in made else ""
+    assert f"{prefix}last" in str(model.report)
+    assert f"{prefix}count" in str(model.report)
+
+
+def test_attributes_that_python_has_given_a_part_are_there() -> None:
+    class Reads(Holds):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = self.part(x) * self.part.extra
+            return y
+
+    module = Reads(torch.jit.script(layers())).eval()
+    module.part.extra = 5
+    agrees(module)
