@@ -42,7 +42,14 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import REAL, import_dtype, raised_at
-from .scripted_modules import give_class, scripts_alone, without_script
+from .scripted_modules import (
+    changes_in_training,
+    give_class,
+    kind_of,
+    module_of,
+    scripts_alone,
+    without_script,
+)
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
 from .traced_data import traced_data
@@ -99,14 +106,10 @@ _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_sha
 
 def check_eval_mode(module: torch.nn.Module) -> None:
     """Refuse a module in training mode where that changes its result (dropout, batch norm)."""
-    for name, child in module.named_modules():
-        if isinstance(child, torch.jit.ScriptModule) or not child.training:
-            continue
-        dropout = isinstance(child, torch.nn.modules.dropout._DropoutNd) and child.p > 0
-        norm = isinstance(child, torch.nn.modules.batchnorm._NormBase) and child.track_running_stats
-        if dropout or norm:
+    for name, child in module_of(module).named_modules():
+        if getattr(child, "training", False) and changes_in_training(child):  # frozen, it has none
             raise FrontendError(
-                f"{name or 'the module'} ({type(child).__name__}) is in training mode, which "
+                f"{name or 'the module'} ({kind_of(child)}) is in training mode, which "
                 "changes its result. Call module.eval() before compiling."
             )
 
@@ -465,7 +468,8 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             f"{type(module).__name__} does not export{dims}{raised_at(error)}: "
             f"{error_text(error)}\n"
             "torch.export must be able to trace forward(): replace control flow that depends on "
-            f"data by torch.where, and make dims static that {static}.{_told(asked)}"
+            f"data by torch.where, and make dims static that {static}."
+            f"{_told_of_scripts(module, error)}{_told(asked)}"
         ) from error
 
 
@@ -512,6 +516,17 @@ def _has_guards_alone(error: Exception) -> bool:
     """Whether torch says of sizes only what it cannot show, of which most may be so."""
     said = str(error)
     return _IS_GUARD in said and not any(text in said for text in _MADE_CONSTANT)
+
+
+def _told_of_scripts(module: torch.nn.Module, error: Exception) -> str:
+    """What else there is to do where a script may have asked a named size for its value."""
+    has_scripts = any(isinstance(part, torch.jit.ScriptModule) for part in module.modules())
+    if not has_scripts or not any(said in str(error) for said in _MADE_CONSTANT):
+        return ""
+    return (
+        " A script of TorchScript that reads a size makes a constant of it: compile the Python "
+        "module that it was made of, or leave the dim out."
+    )
 
 
 def _told(asked: Sequence[str]) -> str:
@@ -610,7 +625,7 @@ def error_text(error: Exception) -> str:
     """The telling lines of a torch error, eight at most."""
     lines = [
         line.split(" For more information, run with")[0].rstrip()
-        for line in str(error).splitlines()
+        for line in str(error).partition("\nAt:\n")[0].splitlines()  # frames, as pybind tells them
     ]
     telling = [line for line in lines if line.strip() and not line.strip().startswith(_NOISE)]
     return f"{type(error).__name__}: " + "\n".join(telling[:8] or ["(no message)"])

@@ -66,7 +66,7 @@ _TORCH = f"{Path(torch.__file__).parent}/"
 _NOT_THE_MODEL = (_TORCH, f"{Path(__file__).parent}/", "/sympy/", "<string>", "<eval", "<frozen")
 """What is in the names of files that no line of a model stands in: torch, which reckons with sympy,
 what it writes itself, and we."""
-_IN_FRONT = str(Path(__file__).with_name("exportable_functions.py"))
+_IN_FRONT = f"{Path(__file__).parent}/"
 
 
 def operator_name(node: Node) -> str:
@@ -87,7 +87,8 @@ def location(node: Node) -> str:
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     frames = [i for i, line in enumerate(lines) if line.startswith('File "')]
     others = (_TORCH, _IN_FRONT, 'File "<eval_with_key>')
-    own = [i for i in frames if not any(x in lines[i] for x in others)] or frames
+    own = [i for i in frames if not any(x in lines[i] for x in others)]
+    own = own or [i for i in frames if _IN_FRONT not in lines[i]]
     if not own:
         return f"node {node.name!r}"
     i = own[-1]

@@ -20,6 +20,8 @@ from torch.jit import ScriptModule
 from torch.jit._recursive import wrap_cpp_module
 from torch.jit._script import RecursiveScriptModule
 
+from ...support.errors import FrontendError
+
 
 class _Holder(nn.Module):
     """A module whose ``forward()`` is that of a script."""
@@ -54,6 +56,13 @@ def without_script(module: nn.Module) -> nn.Module:
     """The module; where it is a script, one of the script's name that holds it."""
     if not isinstance(module, ScriptModule):
         return module
+    if not module._c._has_method("forward"):
+        names = ", ".join(module._c._method_names()) or "none"
+        raise FrontendError(
+            f"the script {module.original_name} has no forward(), which is what is compiled; its "
+            f"methods are: {names}. Call one in the forward() of an nn.Module that holds the "
+            "script, and compile that."
+        )
     holder: Any = type(module.original_name, (_Holder,), {})
     made: nn.Module = holder(module)
     return made
@@ -146,10 +155,42 @@ def _is_same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
+def changes_in_training(module: nn.Module) -> bool:
+    """Whether a module of torch's gives something else in training mode: a dropout, or a norm that
+    keeps statistics. Of a script the name tells what it was, since files hold no classes."""
+    kind, is_script = type(module), isinstance(module, ScriptModule)
+    if isinstance(module, ScriptModule):
+        named = getattr(nn, module.original_name, None)
+        kind = named or getattr(module._concrete_type, "py_class", None) or kind
+    if issubclass(kind, nn.modules.dropout._DropoutNd):
+        return _probability(module) > 0
+    if not issubclass(kind, nn.modules.batchnorm._NormBase):
+        return False
+    if is_script:  # traced, it does not tell whether it tracks them
+        return getattr(module, "running_mean", None) is not None
+    return bool(module.track_running_stats)
+
+
+def _probability(dropout: Any) -> float:
+    """That of a dropout; where it is traced, the number that stands in its graph."""
+    if hasattr(dropout, "p"):
+        return float(dropout.p)
+    constants = [n.output().toIValue() for n in dropout.graph.findAllNodes("prim::Constant")]
+    return max([x for x in constants if isinstance(x, float)], default=1.0)
+
+
+def kind_of(module: nn.Module) -> str:
+    """The name of a module's class, of a script that of the class that it was."""
+    return str(module.original_name if isinstance(module, ScriptModule) else type(module).__name__)
+
+
 def module_of(module: nn.Module) -> nn.Module:
     """The script that a module holds whose ``forward()`` it has; any other module itself."""
     script: nn.Module = module.script if isinstance(module, _Holder) else module
     return script
 
 
-__all__ = ["give_class", "module_of", "own_slots", "scripts_alone", "without_script"]
+__all__ = [
+    "changes_in_training", "give_class", "kind_of", "module_of", "own_slots", "scripts_alone",
+    "without_script",
+]  # fmt: skip

@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 from .decompositions import decomposes
 
 _OTHERS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent}/", "<")
+_EXPORT = (str(Path(__file__).with_name("export.py")), "_export")
 _ASKS = (
     (torch.SymInt, "__int__"), (torch.SymInt, "__index__"), (torch.SymFloat, "__float__"),
     (torch.SymFloat, "__int__"),
@@ -122,9 +123,13 @@ class SizeFunctions(TorchFunctionMode):
 
 
 def _frame_of_a_model() -> FrameType | None:
-    """The innermost frame outside of torch and of this front end, of those that call this."""
+    """The innermost frame outside of torch and of this front end, of those that call this: none
+    where a script is all of the model, which has no frames. Who compiles a model is further out
+    than its export."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith(_OTHERS):
+        if (frame.f_code.co_filename, frame.f_code.co_name) == _EXPORT:
+            return None
         frame = frame.f_back
     return frame
 

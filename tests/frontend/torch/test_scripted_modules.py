@@ -12,11 +12,15 @@ from torch import nn
 
 import burnish
 from burnish.frontend.torch import import_module
+from burnish.frontend.torch.export import export_module
+from burnish.frontend.torch.registry import location
 from burnish.frontend.torch.scripted_modules import scripts_alone
 from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import compare, evaluate
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning"
+)
 X = torch.linspace(-1, 1, 18).reshape(3, 6)
 OTHERS = [(torch.linspace(-2, 1, 6 * n).reshape(n, 6),) for n in (1, 2, 7)]
 
@@ -62,10 +66,24 @@ def test_parts_that_are_torchscript(made: str) -> None:
 
 
 def test_scripts_that_loop_over_a_size_keep_it() -> None:
-    module = Holds(torch.jit.script(layers(Looks()))).eval()
-    agrees(module)
-    with pytest.raises(FrontendError, match=r"specialized it to be a constant"):
-        import_module(module, (X,), ({0: "n"},))
+    whole = torch.jit.script(layers(Looks()).eval())
+    for module in (Holds(whole), whole):
+        agrees(module)
+        with pytest.raises(FrontendError, match=r"specialized it to be a constant") as caught:
+            burnish.compile(module, (X,), dynamic_shapes=({0: "n"},))
+        said = str(caught.value)
+        assert "compile the Python module that it was made of, or leave the dim out" in said
+        assert "/driver/" not in said
+        assert "/frontend/torch/" not in said.replace("/tests/frontend/torch/", "")
+
+
+def test_lines_of_scripts_are_no_lines_of_this_front_end() -> None:
+    whole = torch.jit.script(layers().eval())
+    gelu = torch.ops.aten.gelu.default
+    for module, said in ((Holds(whole).eval(), "self.head(self.part(x))"), (whole, "node 'gelu'")):
+        program, _ = export_module(module, (X,))
+        (node,) = program.graph.find_nodes(op="call_function", target=gelu)
+        assert said in location(node)
 
 
 def test_parts_stand_again_where_they_stood() -> None:
@@ -181,3 +199,37 @@ def test_attributes_that_python_has_given_a_part_are_there() -> None:
     module = Reads(torch.jit.script(layers())).eval()
     module.part.extra = 5
     agrees(module)
+
+
+@pytest.mark.parametrize("made", ["scripted", "traced", "loaded", "traced and loaded"])
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d(6), nn.Dropout(0.5), nn.AlphaDropout(0.5)])
+def test_scripts_in_training_mode_are_refused(made: str, kind: nn.Module) -> None:
+    plain = nn.Sequential(nn.Linear(6, 6), kind).train()
+    script: Any = torch.jit.script(plain)
+    if "traced" in made:
+        script = torch.jit.trace(plain, X, check_trace=False)
+    script = loaded(script) if "loaded" in made else script
+    said = rf"1 \({type(kind).__name__}\) is in training mode"
+    with pytest.raises(FrontendError, match=f"^{said}"):
+        burnish.compile(script, (X,))
+    with pytest.raises(FrontendError, match=rf"^0\.{said}"):
+        burnish.compile(nn.Sequential(script), (X,))
+
+
+@pytest.mark.parametrize("made", ["scripted", "traced"])
+def test_training_that_changes_nothing_is_none(made: str) -> None:
+    plain = nn.Sequential(nn.Dropout(0.0), nn.InstanceNorm1d(6)).train()
+    x = X.reshape(1, 3, 6).mT
+    script = torch.jit.trace(plain, x) if made == "traced" else torch.jit.script(plain)
+    (found,) = evaluate(import_module(script, (x,)), x)
+    assert not compare("module", found, plain(x))
+
+
+def test_a_script_without_forward_tells_its_methods() -> None:
+    class Encodes(nn.Module):
+        @torch.jit.export
+        def encode(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    with pytest.raises(FrontendError, match=r"Encodes has no forward\(\).*are: encode\. Call one"):
+        burnish.compile(torch.jit.script(Encodes()), (X,))
