@@ -9,7 +9,7 @@ refuses. torch exports no script by itself, but a module that holds one.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -112,7 +112,37 @@ def _without_class(script: RecursiveScriptModule) -> nn.Module:
     made: RecursiveScriptModule = wrap_cpp_module(script._c)
     own = {k: v for k, v in vars(script).items() if not isinstance(v, ScriptMethod)}
     vars(made).update({k: v for k, v in own.items() if k not in vars(made)})
+    vars(made)["forward"] = _writing_buffers(made)
     return made
+
+
+def _writing_buffers(script: Any) -> Callable[..., Any]:
+    """The ``forward()`` of a script, that writes the buffers which the script sets to other tensors
+    (``self.seen = self.seen + 1``): torch sees no attributes that scripts set."""
+    run = script.forward
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        held = [
+            (f"{name}.{key}" if name else key, part, key, buffer)
+            for name, part in script.named_modules()
+            for key, buffer in part.named_buffers(recurse=False)
+        ]
+        found = run(*args, **kwargs)
+        for name, part, key, buffer in held:
+            now = part._c.getattr(key)
+            if now is buffer:
+                continue
+            if now.shape != buffer.shape or now.dtype != buffer.dtype:
+                raise FrontendError(
+                    f"the script {script.original_name} sets its buffer {name} from "
+                    f"{buffer.dtype}{list(buffer.shape)} to {now.dtype}{list(now.shape)}, which "
+                    "cannot be compiled: a model keeps its buffers' types and shapes."
+                )
+            buffer.copy_(now)
+            part._c.setattr(key, buffer)
+        return found
+
+    return forward
 
 
 @contextmanager

@@ -233,3 +233,40 @@ def test_a_script_without_forward_tells_its_methods() -> None:
 
     with pytest.raises(FrontendError, match=r"Encodes has no forward\(\).*are: encode\. Call one"):
         burnish.compile(torch.jit.script(Encodes()), (X,))
+
+
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen = self.seen + 1
+        return x * self.seen
+
+
+def test_buffers_that_scripts_set_are_kept_up() -> None:
+    whole = torch.jit.script(Counts().eval())
+    for module in (whole, loaded(whole), nn.Sequential(torch.jit.script(Counts().eval()))):
+        (seen,) = module.buffers()
+        model = burnish.compile(module, (X,), dynamic_shapes=({0: "n"},))
+        (after,) = module.buffers()
+        assert after is seen
+        assert seen == 0
+        for count in (1, 2, 3):
+            torch.testing.assert_close(model(X), X * count)
+        assert "the script writes" not in str(model.report)
+
+
+def test_buffers_of_other_shapes_are_refused() -> None:
+    class Grows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen = torch.cat([self.seen, x[0]])
+            return x
+
+    with pytest.raises(FrontendError, match=r"Grows sets its buffer seen from .*\[1\] to .*\[7\]"):
+        burnish.compile(torch.jit.script(Grows().eval()), (X,))
