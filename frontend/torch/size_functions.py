@@ -34,7 +34,7 @@ _ASKS = (
     (torch.SymFloat, "__int__"),
 )  # fmt: skip
 _NAMED = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_TRIED = range(1, 257)
+_SMALL_SIZES = range(1, 257)
 _MATHS: dict[str, Callable[[Any], Any]] = {
     "sqrt": torch.sym_sqrt,
     "log": lambda x: _scalar(x).log().item(),
@@ -283,7 +283,7 @@ def _ones(size: Any) -> set[int]:
     symbols = list(expr.free_symbols)
     if len(symbols) > 1:
         return {1}
-    return {n for n in _TRIED if expr.subs(symbols[0], n) == 1}
+    return {n for n in _SMALL_SIZES if expr.subs(symbols[0], n) == 1}
 
 
 _SPLITS = (torch.split, Tensor.split)
