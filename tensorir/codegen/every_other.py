@@ -233,7 +233,8 @@ class EveryOtherEmitter(ExprEmitter):
         if s.buffer.dtype != BFLOAT16 and pair_of(s.buffer, s) not in self.apart:
             return None
         found = neighbours(s, t, lanes, self.linear)
-        if found is None:
+        # What is read under a mask is taken apart where it is bfloat16 alone.
+        if found is None or any(h.first.buffer.dtype != BFLOAT16 for h in found.halves.values()):
             return None
         self.halves_of.update(found.halves)
         both = replace(s, value=found.value, indices=(found.place,))

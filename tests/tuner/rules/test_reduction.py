@@ -9,6 +9,8 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
+from burnish.tensorir.expr import INDEX, Var
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tensorir.text.printer import print_func
 from burnish.tests.assembly import innermost_loops, kernel_lines, read_lines, stack_stores
 from burnish.tests.native import call_native, lower
@@ -342,3 +344,12 @@ def test_threads_change_no_bit(workload: Workload) -> None:
 def test_one_thread_has_no_parallel_loop() -> None:
     _, func = scheduled(softmax(-1, 200, 100).func, target=SKYLAKE.with_options(threads=1))
     assert "T.parallel" not in print_func(func)
+
+
+@pytest.mark.parametrize("target", [HASWELL, SKYLAKE])
+def test_rows_of_bfloat16_of_any_length_are_kept_in_float32(target: Target) -> None:
+    """What is read again under a mask is float32, not bits of bfloat16."""
+    x = placeholder((3, Var("n", INDEX)), "bfloat16", name="x")
+    func = create_prim_func([x, op.softmax(x, -1)])
+    text = assembly_of(scheduled(func, target=target)[1], target)
+    assert "vaddps" in text
