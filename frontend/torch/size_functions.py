@@ -110,6 +110,8 @@ class SizeFunctions(TorchFunctionMode):
             return split(*args, **given)
         if func in _CHUNKS:
             return self._chunk(*args, **given)
+        if func in _MAX_POOLS:
+            return max_pool1d(*args, **given)
         return func(*args, **given)
 
     def _chunk(self, input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
@@ -245,6 +247,43 @@ def attention(query: Tensor, *args: Any, scale: Any = None, **options: Any) -> T
     return found
 
 
+# -- images ---------------------------------------------------------------------------------------
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """As of an image of one row: torch has the pool of a row make a number of its length."""
+    if return_indices or not is_named(input.shape[-1]):
+        options: Any = {"ceil_mode": ceil_mode, "return_indices": return_indices}
+        return nn.functional.max_pool1d(input, kernel_size, stride, padding, dilation, **options)
+
+    def of_rows(along: Any, across: int) -> tuple[int, int]:
+        return across, along[0] if isinstance(along, (tuple, list)) else along
+
+    kernel, steps = of_rows(kernel_size, 1), of_rows(stride or kernel_size, 1)
+    pads, gaps = of_rows(padding, 0), of_rows(dilation, 1)
+    wide = torch.max_pool2d(input.unsqueeze(-2), kernel, steps, pads, gaps, ceil_mode)
+    return wide.squeeze(-2)
+
+
+def affine_grid(theta: Tensor, size: Sequence[Any], align_corners: bool | None = None) -> Tensor:
+    """Where the pixels of images, of two axes or three, lie from -1 to 1, under a map of each."""
+    axes = []
+    for d, length in enumerate(size[2:]):
+        places = torch.arange(length, dtype=theta.dtype) * 2 - (length - 1)
+        at = places / (torch.sym_max(length - 1, 1) if align_corners else length)
+        shape = [1] * (len(size) - 2)
+        shape[d] = -1
+        axes.append(at.reshape(shape).expand(*size[2:]))
+    base = torch.stack([*reversed(axes), torch.ones_like(axes[0])], -1)
+    return (base.flatten(0, -2) @ theta.mT).unflatten(1, tuple(size[2:]))
+
+
 # -- parts of an axis ----------------------------------------------------------------------------
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Sequence[Tensor]:
     """Parts of a size, of which torch does not see how many there are."""
@@ -286,6 +325,7 @@ def _ones(size: Any) -> set[int]:
     return {n for n in _SMALL_SIZES if expr.subs(symbols[0], n) == 1}
 
 
+_MAX_POOLS = (torch.max_pool1d, nn.functional.max_pool1d)
 _SPLITS = (torch.split, Tensor.split)
 _CHUNKS = (torch.chunk, Tensor.chunk)
 _TABLE: dict[Any, Callable[..., Any]] = {
@@ -295,6 +335,7 @@ _TABLE: dict[Any, Callable[..., Any]] = {
     Tensor.new_tensor: new_tensor,
     torch.linspace: linspace,
     torch.logspace: logspace,
+    nn.functional.affine_grid: affine_grid,
     nn.functional.pad: pad,
     nn.functional.scaled_dot_product_attention: attention,
 }

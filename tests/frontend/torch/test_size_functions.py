@@ -156,3 +156,43 @@ def test_layers_of_torch_that_ask_are_told_by_the_models_line() -> None:
         import_module(Forwards().eval(), (X,), ({0: "n"},))
     assert str(caught.value).endswith("return torch.func.jvp(self.layer, (x,), (x,))")
     assert "export.py" not in str(caught.value), "what this front end puts between"
+
+
+def test_maxima_of_rows() -> None:
+    x = torch.linspace(-3, 3, 48).sin().reshape(2, 3, 8)
+    check_all(
+        {
+            "layer": torch.nn.MaxPool1d(2),
+            "padded": lambda x: torch.nn.functional.max_pool1d(x, 3, 2, 1),
+            "dilated": lambda x: torch.max_pool1d(x, (3,), (1,), (1,), (2,)),
+            "without a batch": lambda x: torch.nn.functional.max_pool1d(x[0], 2),
+        },
+        x,
+        dynamic_shapes=(({0: "b", 2: "n"},),),
+        also=[(x.repeat(1, 1, 3)[:1, :, :n],) for n in (5, 6, 17)],
+    )
+
+
+@pytest.mark.parametrize("corners", [False, True])
+def test_maps_of_images(corners: bool) -> None:
+    def places(x: torch.Tensor, theta: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.affine_grid(theta, x.size(), align_corners=corners)
+
+    def given(*sizes: int) -> tuple[torch.Tensor, torch.Tensor]:
+        axes = len(sizes) - 2
+        return torch.zeros(sizes), torch.linspace(-1, 1, sizes[0] * axes * (axes + 1)).reshape(
+            sizes[0], axes, axes + 1
+        )
+
+    check_all(
+        {"of two axes": places},
+        *given(2, 1, 4, 5),
+        dynamic_shapes=(({0: "b", 2: "h", 3: "w"}, {0: "b"}),),
+        also=[given(1, 1, 3, 2), given(3, 1, 7, 4)],
+    )
+    check_all(
+        {"of three axes": places},
+        *given(2, 1, 4, 5, 3),
+        dynamic_shapes=(({0: "b", 2: "d", 3: "h", 4: "w"}, {0: "b"}),),
+        also=[given(1, 1, 2, 3, 6)],
+    )
