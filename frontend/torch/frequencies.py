@@ -36,7 +36,8 @@ def factors(n: int) -> tuple[int, int] | None:
     to be one."""
     if n <= DIRECT:
         return None
-    pairs = [(p, n // p) for p in range(2, n // 2 + 1) if n % p == 0]
+    lesser = [p for p in range(2, math.isqrt(n) + 1) if n % p == 0]
+    pairs = [(p, n // p) for d in lesser for p in (d, n // d)]
     return min(pairs, key=_work, default=None)
 
 
