@@ -419,7 +419,7 @@ def products_of_bytes(module: IRModule) -> list[str]:
     if wide:
         made.append(
             f"{wide} products of activations that are bytes are computed in float32: their weights "
-            "are not bytes, or they are convolutions of groups or of fewer than 16 channels."
+            "are not bytes, or they are convolutions of groups or of few channels."
         )
     return made
 

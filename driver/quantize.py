@@ -188,7 +188,7 @@ class _Quantization:
         if not layers:
             raise ArgumentError(
                 "quantize: no product of this model can be of bytes: it needs linear layers, or "
-                "convolutions of one group and at least 16 channels, with constant weights in "
+                "convolutions of one group with channels enough, with constant weights in "
                 "float32."
             )
         error = None

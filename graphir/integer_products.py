@@ -22,7 +22,11 @@ from .expr import Atom, Var, constant
 from .op import folded_shape, tensor_type_of
 
 FEWEST = 16
-"""Channels in and out, at the least, for which the copies of windows are worth their products."""
+"""Outputs at the least, and channels of a window of one pixel, for which products of bytes are
+worth the copies of what they read."""
+FEWEST_TERMS = 96
+"""Terms of a sum that are worth them with fewer channels, as of a network's first layer, whose
+windows are large."""
 MOST_TERMS = 1 << 15
 """Terms of a sum of products of bytes that int32 holds, whatever they are."""
 
@@ -53,13 +57,14 @@ def integer_product(
 
 def is_integer_conv(x: Atom, w: Atom, groups: int) -> bool:
     """Whether a convolution of these shapes is one that ``integer_conv`` takes: one group, and
-    channels enough."""
+    channels or terms enough."""
     kinds = tensor_type_of(x), static_shape(tensor_type_of(w).shape)
     channels = static_value(kinds[0].shape[1])
     if groups != 1 or channels is None or kinds[1] is None:
         return False
     terms = math.prod(kinds[1][1:])
-    return min(channels, kinds[1][0]) >= FEWEST and terms <= MOST_TERMS
+    many = channels >= FEWEST or terms >= FEWEST_TERMS
+    return many and kinds[1][0] >= FEWEST and terms <= MOST_TERMS
 
 
 def integer_conv(
@@ -81,9 +86,14 @@ def integer_conv(
     """
     count = tensor_type_of(x).ndim - 2
     kernel = [static_value(d) or 0 for d in tensor_type_of(w).shape[2:]]
+    padding, channels = tuple(padding), static_value(tensor_type_of(x).shape[1])
+    if any(padding) and isinstance(x_zero, int) and (channels or FEWEST) < FEWEST:
+        # A row of a window of few channels is one run, but for a border. Channels first, as here,
+        # the border itself is whole rows and ends of rows.
+        x = emit("pad", x, pad_width=(0, 0, 0, 0, *padding), pad_value=float(x_zero))
+        padding = (0,) * (2 * count)
     rows: Atom = emit("permute_dims", x, axes=(0, *range(2, count + 2), 1))
-    padding = tuple(padding)
-    if not isinstance(x_zero, int) and any(padding):
+    if any(padding) and not isinstance(x_zero, int):
         rows, padding = _padded(emit, rows, padding, x_zero), (0,) * (2 * count)
     if max(kernel) > 1 or max(strides) > 1 or any(padding):
         found = emit(

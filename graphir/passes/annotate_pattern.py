@@ -24,7 +24,20 @@ from ...support.node import children, walk
 from ...support.passes import Pass
 from ...support.remembered import remembered
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Max, Min, Mul, Select, Var
+from ...tensorir.expr import (
+    Add,
+    BufferLoad,
+    Call,
+    Cast,
+    Div,
+    Expr,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Var,
+)
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 from ...tensorir.visitor import loads_from
@@ -257,6 +270,17 @@ def turns_rows(func: PrimFunc) -> bool:
         if any(m is last for i in n.indices[:-1] for m in walk(i)):
             return True
     return False
+
+
+@remembered
+def computes(func: PrimFunc) -> bool:
+    """Whether a function does more with what it reads than move it: a quotient or an elementary
+    function at least, which take as long as several reads."""
+    return any(
+        isinstance(n, Div) or (isinstance(n, Call) and n.op != "if_then_else")
+        for b in _blocks(func)
+        for n in walk(b.body, (Buffer,))
+    )
 
 
 def has_seams(func: PrimFunc) -> bool:

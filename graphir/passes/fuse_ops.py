@@ -20,6 +20,9 @@ one is asked of the whole union each time, so that the order of joins cannot bre
   diamonds the inlined expression doubles at every step;
 * what turns rows stays apart from what looked them up in a table, from pads and concatenations
   before it, and from those that cut its rows: alone each is vectors, together single elements;
+* what an injective kernel reads many times over, as windows that overlap or rows that an index
+  repeats, is written once where rows are turned for it, or where it takes a quotient or an
+  elementary function to compute;
 * scheduled and opaque functions stay alone.
 
 Kernels with heavy work go first, so that they get their epilogues before light chains form.
@@ -29,6 +32,7 @@ check in place of per-path pattern rules is what keeps it short.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -39,7 +43,7 @@ from ...tensorir.expr import Var as DimVar
 from ...tensorir.function import PrimFunc
 from ...tensorir.visitor import free_vars
 from ..analysis import DataflowGraph, dataflow_graph, dps_calls, sequences, solve_shape_vars
-from ..dim import DimError, OwnDims, shape_equal, substitute_dim
+from ..dim import DimError, OwnDims, shape_equal, static_shape, substitute_dim
 from ..expr import (
     Atom,
     Binding,
@@ -56,7 +60,7 @@ from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import type_of
 from ..type import TensorType, dims_of, map_dims
-from .annotate_pattern import cuts_rows, has_seams, looks_up_rows, turns_rows
+from .annotate_pattern import computes, cuts_rows, has_seams, looks_up_rows, turns_rows
 from .legalize import LEGALIZED
 
 PRIMITIVE = "primitive"
@@ -64,6 +68,8 @@ PRIMITIVE = "primitive"
 PrimFunc."""
 LIGHT = ("elementwise", "broadcast", "injective")
 NAME_LIMIT = 60
+TIMES = 3
+"""Elements of a kernel, in those of what it reads, from which on each is read again and again."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +244,7 @@ class _Planner:
         self.lookups = _mask(_is_kernel_that(looks_up_rows, b, module) for b in graph.bindings)
         self.turns = _mask(_is_kernel_that(turns_rows, b, module) for b in graph.bindings)
         self.seams = _mask(_is_kernel_that(has_seams, b, module) for b in graph.bindings)
+        self.dear = _mask(_is_kernel_that(computes, b, module) for b in graph.bindings)
         self.cuts = _mask(_is_kernel_that(cuts_rows, b, module) for b in graph.bindings)
         count = len(graph.bindings)
         self.group = [1 << i for i in range(count)]
@@ -285,6 +292,7 @@ class _Planner:
             and self._is_convex(union, members)
             and self._one_heavy(union, members)
             and self._rows_are_kept(union, members)
+            and self._is_computed_once(union, members)
             and self._dims_are_given(members)
             and self._inlined_cost(members) <= self.options.max_cost
         )
@@ -312,6 +320,22 @@ class _Planner:
             for i in members
             if self.turns >> i & 1
         )
+
+    def _is_computed_once(self, union: int, members: Sequence[int]) -> bool:
+        """No member reads again and again what others of some cost compute, or turn."""
+        return not any(
+            self.patterns[i] == "injective"
+            and self._is_read_again(p, i)
+            and self.before[p] & union & (self.dear | self.turns)
+            for i in members
+            for p in self.graph.producers[i]
+            if union >> p & 1
+        )
+
+    def _is_read_again(self, producer: int, reader: int) -> bool:
+        sizes = [static_shape(self._shape(i)) for i in (producer, reader)]
+        read, made = [math.prod(s) if s is not None else 0 for s in sizes]
+        return read > 0 and made >= TIMES * read
 
     def _dims_are_given(self, members: Sequence[int]) -> bool:
         """A kernel reads its dims off its parameters: each symbol stands in what enters or

@@ -52,18 +52,25 @@ def test_a_product_less_zero_points(
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(
-    ("kernel", "strides", "padding"),
+    ("channels", "kernel", "strides", "padding"),
     [
-        ((3, 2), (1, 2), (1, 1, 0, 1)),
-        ((1, 1), (1, 1), (0, 0, 0, 0)),
-        ((1, 1), (2, 2), (0, 0, 0, 0)),
+        (16, (3, 2), (1, 2), (1, 1, 0, 1)),
+        (16, (1, 1), (1, 1), (0, 0, 0, 0)),
+        (16, (1, 1), (2, 2), (0, 0, 0, 0)),
+        # A network's first layer: few channels, large windows.
+        (3, (7, 5), (2, 1), (3, 2, 0, 1)),
+        (1, (10, 10), (2, 2), (3, 3, 3, 3)),
     ],
 )
 def test_a_convolution_less_zero_points(
-    kernel: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...], known: bool
+    channels: int,
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, ...],
+    known: bool,
 ) -> None:
-    x, w, zero = drawn("uint8", 2, 16, 5, 6), drawn("int8", 17, 16, *kernel), np.uint8(9)
-    points = drawn("int8", 17).astype(np.int32)
+    x, w = drawn("uint8", 2, channels, 5, 6), drawn("int8", 17, channels, *kernel)
+    zero, points = np.uint8(9), drawn("int8", 17).astype(np.int32)
 
     def made(emit: Emit, a: Atom, b: Atom, z: Atom) -> Atom:
         assert is_integer_conv(a, b, 1)
@@ -86,12 +93,15 @@ def test_a_convolution_less_zero_points(
 
 
 def test_which_convolutions_are_products() -> None:
-    x, w = (
-        Var("x", tensor_type((1, 16, 5, 5), "uint8")),
-        Var("w", tensor_type((16, 16, 3, 3), "int8")),
-    )
-    assert is_integer_conv(x, w, 1)
-    assert not is_integer_conv(x, w, 2)
-    assert not is_integer_conv(Var("x", tensor_type((1, 3, 5, 5), "uint8")), w, 1)
-    wide = Var("w", tensor_type((16, 4096, 3, 3), "int8"))
-    assert not is_integer_conv(Var("x", tensor_type((1, 4096, 5, 5), "uint8")), wide, 1)
+    def is_product(channels: int, kernel: int, *, outputs: int = 16, groups: int = 1) -> bool:
+        x = Var("x", tensor_type((1, channels, 25, 25), "uint8"))
+        w = Var("w", tensor_type((outputs, channels // groups, kernel, kernel), "int8"))
+        return is_integer_conv(x, w, groups)
+
+    assert is_product(16, 3)
+    assert is_product(16, 1)
+    assert not is_product(16, 3, groups=2)
+    assert not is_product(16, 3, outputs=8)
+    assert not is_product(3, 3)
+    assert is_product(3, 7)
+    assert not is_product(4096, 3)

@@ -30,7 +30,7 @@ from ...support.node import Node, walk
 from ...support.target import Target
 from ...tensorir.arith.linear import offset_of, same_extent
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import BufferLoad, Call, Expr, FloorMod, IntImm, Select, Var, is_const
+from ...tensorir.expr import Add, BufferLoad, Call, Expr, FloorMod, IntImm, Select, Var, is_const
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.lowering.vectorize_loops import keeps_constants
@@ -347,29 +347,39 @@ def _vectorize_tiles(sch: Schedule, block: Block, target: Target, decide: Decide
 
 def runs_in_order(block: Block, axis: int = 0) -> bool:
     """Whether the store and every load go through the block's axes from ``axis`` on in memory
-    order: then these axes are one axis. A load may be a number of elements of ``axis`` away, or of
-    one element for all of them. Inner extents are constants, so that this can be proved."""
+    order: then these axes are one axis. A load may begin anywhere that the axes before tell, or be
+    of one element for all of them. Inner extents are constants, so that this can be proved."""
     axes = [v.var for v in block.iter_vars]
     extents = [v.dom.extent for v in block.iter_vars]
     if not all(isinstance(e, IntImm) for e in extents[axis + 1 :]):
         return False
-    inner = list(zip(axes, extents, strict=True))[axis + 1 :]
     accesses = [n for n in walk(block.body, (Buffer,)) if isinstance(n, BufferLoad | BufferStore)]
+    inner = list(zip(axes, extents, strict=True))[axis + 1 :]
     return all(
-        _is_fixed(n, axes[axis:])
-        or (
-            len(n.indices) == len(axes)
-            and not n.buffer.strides
-            and _is_moved(n.indices[axis], axes[axis])
-            and not any(v in axes[axis:] for i in n.indices[:axis] for v in walk(i))
-            and all(
-                i is a and same_extent(s, e)
-                for i, s, (a, e) in zip(
-                    n.indices[axis + 1 :], n.buffer.shape[axis + 1 :], inner, strict=True
-                )
-            )
-        )
+        _is_fixed(n, axes[axis:]) or _runs_along(n, axes[axis], inner, axes[axis:])
         for n in accesses
+    )
+
+
+def _runs_along(
+    access: BufferLoad | BufferStore,
+    first: Var,
+    inner: list[tuple[Var, Expr]],
+    own: list[Var],
+) -> bool:
+    """Whether the last indices are ``first``, moved by what none of the ``own`` axes tells, and
+    those of ``inner``, each through all of its dim."""
+    place = len(access.indices) - len(inner) - 1
+    if place < 0 or access.buffer.strides:
+        return False
+    dims = access.buffer.shape[place + 1 :]
+    return (
+        _is_moved(access.indices[place], first, own)
+        and not any(v in own for i in access.indices[:place] for v in walk(i))
+        and all(
+            i is a and same_extent(s, e)
+            for i, s, (a, e) in zip(access.indices[place + 1 :], dims, inner, strict=True)
+        )
     )
 
 
@@ -379,6 +389,14 @@ def _is_fixed(access: BufferLoad | BufferStore, axes: list[Var]) -> bool:
     return isinstance(access, BufferLoad) and not used & set(axes)
 
 
-def _is_moved(index: Expr, axis: Var) -> bool:
-    """Whether an index is an axis, or a constant away from it."""
-    return offset_of(index)[0] is axis
+def _is_moved(index: Expr, axis: Var, own: list[Var]) -> bool:
+    """Whether an index is an axis, or a number away from it that no axis of its ``own`` tells."""
+    if offset_of(index)[0] is axis:
+        return True
+    if not isinstance(index, Add):
+        return False
+    sides = (index.a, index.b)
+    return any(
+        _is_moved(one, axis, own) and not any(v in own for v in walk(other))
+        for one, other in (sides, sides[::-1])
+    )

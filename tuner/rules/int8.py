@@ -9,14 +9,13 @@ becomes, for each part of the rows,
       for k0
         for i1, jv                              unrolled
           Y_tile += dot4(X[i, 4 k0 ...], Wp[j0, k0, jv ...])      four products a lane
-      for the last k, fewer than four: Y_tile += X[i, k] * Wp
       E(Y_tile)
 
 The weight's layout, [columns / panel][k / 4][panel][4], has the four bytes of a sum side by side: a
 constant weight is packed at compile time, another is copied. It does not depend on the target,
 which does ``dot4`` with what it has (``tensorir.codegen.dot4``). Four bytes of a row of X are one
-load; where k does not lie side by side in X, a copy has it so. Of integers of 16 bits it is two
-that stand together, [columns / panel][k / 2][panel][2], and ``dot2``.
+load; where k does not lie side by side in X, or not in whole groups, a copy has it so. Of integers
+of 16 bits it is two that stand together, [columns / panel][k / 2][panel][2], and ``dot2``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from ..tiling.panels import copy_read, is_layout_free, lay_out
 from ..tiling.register_tile import Instruction, RegisterTile, tile_parts
 from ..tiling.sharing import points_of, share_tiles
 from ..tiling.tile_model import SYMBOLIC_TILES, VECTORS, useful_part
-from ..tiling.tiles import outlets, pad_columns
+from ..tiling.tiles import outlets
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .matmul import Product, columns_outside, match, order_loops
 from .reduction import schedule_rest
@@ -201,7 +200,7 @@ def schedule_grouped(
     packed = grouped_map(block, matmul, vectors * lanes)
     lay_out(sch, matmul.block, matmul.w_read, packed, load=matmul.w)
     stored = outlets(sch, matmul.block)
-    pad_columns(sch, matmul.block, vectors * lanes)
+    pad_product(sch, matmul, vectors * lanes)
     order_loops(sch, matmul, roles, stored)
     outer = len(roles.front)
     if decisions.group:
@@ -233,16 +232,33 @@ def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple
 
 
 def lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
-    """Have k side by side in X, in whole groups."""
+    """Have k side by side in X, in whole groups, in a copy where it is not: of integers it grows
+    with the product (``pad_product``), of floats the last group is filled with zeros."""
     k = block.iter_vars[matmul.reduce[0]].var
-    extent, group = static_extent(block, matmul.reduce[0]), group_of(matmul)
-    if load_is_contiguous(matmul.x, k) and extent is not None and extent % group == 0:
+    is_ragged, group = _is_ragged(matmul, block), group_of(matmul)
+    if load_is_contiguous(matmul.x, k) and not is_ragged:
         return
     depth = next(d for d, i in enumerate(matmul.x.indices) if i is k)
     copy = copy_read(sch, matmul.block, matmul.x_read, matmul.x)
+    in_groups = is_ragged and block.writes[0].buffer.dtype.is_float
 
     def turned(*indices: Var) -> tuple[Expr, ...]:
-        rest = [i for d, i in enumerate(indices) if d != depth]
-        return (*rest, indices[depth] // group, indices[depth] % group)
+        rest, term = (*indices[:depth], *indices[depth + 1 :]), indices[depth]
+        return (*rest, term // group, term % group) if in_groups else (*rest, term)
 
-    sch.transform_layout(copy, ("write", 0), turned, pad_value=0)
+    if in_groups or depth + 1 < len(matmul.x.indices):
+        sch.transform_layout(copy, ("write", 0), turned, pad_value=0)
+
+
+def _is_ragged(matmul: Matmul, block: Block) -> bool:
+    extent = static_extent(block, matmul.reduce[0])
+    return extent is None or extent % group_of(matmul) != 0
+
+
+def pad_product(sch: Schedule, matmul: Matmul, width: int) -> None:
+    """Compute whole panels of columns, and of integers whole groups of terms: zeros beyond them."""
+    block = block_named(sch.func, matmul.block)
+    columns = max(i for i, v in enumerate(block.iter_vars) if v.kind == "spatial")
+    is_float = block.writes[0].buffer.dtype.is_float
+    padding = {columns: width, matmul.reduce[0]: 1 if is_float else group_of(matmul)}
+    sch.pad_einsum(matmul.block, [padding.get(i, 1) for i in range(len(block.iter_vars))])

@@ -8,6 +8,7 @@ writes. Whoever reads the buffer still reads what it read before; the elements b
 and never used. Operands that do not reach that far grow too, and the blocks that write them fill
 the rest with zeros. A sum of products may thus run over more terms than are wanted: each factor of
 the terms beyond is one of these zeros, so that no infinity of another operand makes a NaN of them.
+Of integers one factor is enough, and the others may be anything that they may read.
 """
 
 from __future__ import annotations
@@ -81,8 +82,9 @@ class PadEinsum(ScheduleState):
 
         - as many paddings of at least 1 as axes, other than 1 only for spatial and reduce axes, and
           a single output (ScheduleValueError);
-        - for a reduce axis, a sum of products whose factors all have the axis for an index, of a
-          dimension that ends where the axis did (NotReductionBlockError, LayoutError);
+        - for a reduce axis, a sum of products whose factors all (of integers, one of which) have
+          the axis for an index, of a dimension that ends where the axis did
+          (NotReductionBlockError, LayoutError);
         - padded axes bound each to a whole loop of its own, below which no other block runs; no
           predicate; each indexes one dimension of the output by itself, the same in each store
           (NonAffineError);
@@ -239,8 +241,12 @@ def _require_zero_terms(func: PrimFunc, path: Path, reduced: Sequence[int]) -> N
         if not is_const(v.dom.min, 0):
             found = f"The axis {v.var.name!r} does not begin at 0."
             raise fail(LayoutError, "pad_einsum", func, [block], found)
-        for factor in _factors(update.term):
-            if not _ends_with(factor, v) and not _is_zero_beyond(func, path, factor, v):
+        factors = _factors(update.term)
+        zero = [_ends_with(f, v) or _is_zero_beyond(func, path, f, v) for f in factors]
+        if any(zero) and not block.writes[0].buffer.dtype.is_float:
+            continue  # Of integers one zero is enough.
+        for factor, is_zero in zip(factors, zero, strict=True):
+            if not is_zero:
                 found = (
                     f"A factor of the terms of {block.name!r} is not known to be 0 where "
                     f"{v.var.name!r} is beyond its end: {print_expr(factor)}. Expected an operand "

@@ -131,6 +131,34 @@ def test_rows_are_turned_before_they_are_cut(lines: list[str], expected: list[st
     assert kernels(fused(graph(*lines))) == expected
 
 
+@pytest.mark.parametrize(
+    ("before", "rows", "expected"),
+    [
+        ("R.exp(x)", 6, ["exp", "fused_take_negative"]),
+        ("R.divide(x, x)", 6, ["divide", "fused_take_negative"]),
+        # Few reads, or what costs no more than a read.
+        ("R.exp(x)", 5, ["fused_exp_take_negative"]),
+        ("R.relu(x)", 6, ["fused_relu_take_negative"]),
+    ],
+)
+def test_what_is_read_again_and_again_is_computed_once(
+    before: str, rows: int, expected: list[str]
+) -> None:
+    text = graph(f"a = {before}", "t = R.take(a, i, axis=0)", "y = R.negative(t)")
+    head = f'i: R.Tensor(({rows},), dtype="int64"), x: R.'
+    assert kernels(fused(text.replace("x: R.", head, 1))) == expected
+
+
+def test_what_windows_read_again_is_turned_once() -> None:
+    text = graph(
+        "t = R.permute_dims(x, axes=[0, 2, 1])",
+        "y = R.im2col(t, kernel=[4], strides=[1], padding=[0, 0], dilation=[1])",
+    ).replace("(2, 3)", "(1, 3, 20)")
+    assert kernels(fused(text)) == ["permute_dims", "im2col"]
+    apart = text.replace("strides=[1]", "strides=[4]")
+    assert kernels(fused(apart)) == ["fused_permute_dims_im2col"]
+
+
 def test_ladders_of_diamonds_stop_at_the_cost() -> None:
     steps = [f"v{i + 1} = R.multiply(v{i}, v{i})" for i in range(10)]
     text = graph(*["v0 = R.exp(x)", *steps, "y = R.tanh(v10)"])

@@ -213,6 +213,23 @@ def test_runs_in_order_from_an_axis_on() -> None:
     assert first(op.add, (4, 5, 6), (4, 5, 6), axis=1)
 
 
+def test_runs_in_order_from_where_the_axes_before_tell() -> None:
+    def windows(*shape: int) -> PrimFunc:
+        x = placeholder(shape, name="x")
+        how = {"kernel": (3, 4), "strides": (2, 2), "padding": (0,) * 4, "dilation": (1, 1)}
+        return create_prim_func([x, op.im2col(x, **how)])
+
+    for channels in (1, 3):
+        (block,) = blocks_in_order(windows(1, 9, 20, channels))
+        assert [runs_in_order(block, axis) for axis in range(6)] == [False] * 4 + [True] * 2
+        # A row of a window is one run.
+        name, func = scheduled(windows(1, 9, 20, channels), target=SKYLAKE)
+        assert (name, "i4_i5_fused" in print_func(func)) == ("elementwise", True)
+        text = assembly_of(func, SKYLAKE)
+        assert "gather" not in text
+        assert "%xmm" in text or "%zmm" in text
+
+
 def take(dtype: str, *shape: int, count: int) -> PrimFunc:
     a, places = placeholder(shape, dtype, name="a"), placeholder((count,), "int64", name="places")
     return create_prim_func([a, places, op.take(a, places, axis=len(shape) - 1)])

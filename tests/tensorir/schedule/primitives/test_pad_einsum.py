@@ -202,6 +202,28 @@ def test_terms_that_are_not_zero_beyond_the_axis() -> None:
         Schedule(largest, seed=0).pad_einsum("C", [1, 4])
 
 
+def test_one_zero_is_enough_of_integers() -> None:
+    a, b = te.placeholder((5, 7), "int8", name="A"), te.placeholder((9, 6), "int8", name="B")
+    k = te.reduce_axis((0, 7), "k")
+    product = te.compute(
+        (5, 6),
+        lambda i, j: te.sum(cast(a[i, k], "int32") * cast(b[k, j], "int32"), axis=[k]),
+        name="C",
+    )
+    sch = Schedule(te.create_prim_func([a, b, product]), seed=0)
+    sch.cache_write("C", 0, "global")
+    before = sch.func
+    with pytest.raises(LayoutError, match="'A' would be read out of bounds"):
+        sch.pad_einsum("C", [1, 1, 2])
+    sch.cache_read("C", 0, "global")
+    sch.pad_einsum("C", [1, 1, 2])
+    assert [sch.get(loop).extent.value for loop in sch.get_loops("C")] == [5, 6, 8]
+    assert_same(before, sch.func)
+    # The other one is read, and has to be there.
+    with pytest.raises(LayoutError):
+        sch.pad_einsum("C", [1, 1, 16])
+
+
 def test_axes_of_one_element_grow() -> None:
     a, b = te.placeholder((1, 1), name="A"), te.placeholder((1, 6), name="B")
     k = te.reduce_axis((0, 1), "k")
