@@ -44,6 +44,7 @@ from .dot4 import dot_unit
 from .extern_calls import Imported
 from .frames import Memory, constant_index
 from .half_values import Kept, kept_of
+from .held_constants import KernelBuilder
 from .llvm_stmt import StmtEmitter
 from .llvm_types import I8, I32, I64, PTR, VOID, alloca, call_intrinsic, memory_type, register_type
 from .loads import Registers, Slot, column_elements, slot_elements
@@ -294,12 +295,13 @@ class FunctionEmitter:
         if self.work.is_polled and not outermost:
             kinds.append(PTR)
         function = declare(self.module, name, ir.FunctionType(VOID, kinds), internal=True)
-        b = ir.IRBuilder(function.append_basic_block("entry"))
+        b = KernelBuilder(function.append_basic_block("entry"))
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
         known = self.target.instructions
         emitter.has_gather = emitter.has_scatter = emitter.has_scale = known.masks
         if self.target.is_x86 and not (keeps_constants(known) or known.fma):
             emitter.stepwise = self.target.vector_bits
+        emitter.holds_constants = self.target.is_x86 and keeps_constants(known)
         emitter.imported = self.imported
         emitter.dot_unit = dot_unit(self.target)
         emitter.pair_unit = pair_unit(self.target)

@@ -20,6 +20,7 @@ import numpy as np
 
 from ...support.dtype import DType
 from ...support.errors import DTypeError
+from .held_constants import held
 from .llvm_types import shuffle_mask
 
 LN2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009493")
@@ -69,10 +70,10 @@ class Lanes:
         return scalar if self.dtype.lanes == 1 else ir.VectorType(scalar, self.dtype.lanes)
 
     # -- constants ------------------------------------------------------------------------------
-    def const(self, value: float | Fraction) -> ir.Constant:
+    def const(self, value: float | Fraction) -> ir.Value:
         """A float constant in every lane, rounded to the format."""
         number = float(self.round(float(value)))
-        return ir.Constant(self.float_type, self._splat(number))
+        return held(self.builder, ir.Constant(self.float_type, self._splat(number)))
 
     def int_const(self, value: int) -> ir.Constant:
         """An integer constant of the format's width in every lane, modulo its range."""

@@ -7,13 +7,17 @@ outlines it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import assert_never
 
 from llvmlite import ir
 
 from ...support.errors import CodegenError, InternalError
-from ..expr import INDEX, IntImm
+from ...support.node import walk
+from ..buffer import Buffer
+from ..expr import INDEX, Call, IntImm
+from ..intrinsics import DOTS, is_costly
 from ..stmt import (
     Allocate,
     Block,
@@ -27,6 +31,7 @@ from ..stmt import (
     Stmt,
 )
 from .frames import constant_index
+from .held_constants import HeldConstants, KernelBuilder
 from .tiles import TileEmitter
 from .work import Work
 
@@ -41,6 +46,7 @@ class StmtEmitter(TileEmitter):
     ) -> None:
         super().__init__(builder, may_alias=may_alias)
         self.on_parallel = on_parallel
+        self.holds_constants = self.in_tile = False
         self.looks: Work | None = None
         self.cancel: ir.Value | None = None
         self._cancelled: ir.Block | None = None
@@ -68,7 +74,9 @@ class StmtEmitter(TileEmitter):
                 self.stmt(body)
             case Allocate(_, body):
                 # The function made its memory at entry.
+                around, self.in_tile = self.in_tile, self.in_tile or _is_tile_of_dots(s)
                 self.stmt(body)
+                self.in_tile = around
             case Evaluate(value):
                 if not isinstance(value, IntImm):
                     self.expr(value)
@@ -159,7 +167,10 @@ class StmtEmitter(TileEmitter):
         else:
             self.builder.cbranch(guard, body, after)
         self.builder.position_at_end(body)
-        with self.frame(before, is_loop=True, is_certain=guard is None):
+        with (
+            self.frame(before, is_loop=True, is_certain=guard is None),
+            self._constants_held(s, before),
+        ):
             var = self.builder.phi(start.type)
             var.add_incoming(start, before)
             self.bind(s.var, var)
@@ -171,6 +182,19 @@ class StmtEmitter(TileEmitter):
             more = self.builder.icmp_signed("<", following, end)
             self.builder.cbranch(more, body, after)
         self.builder.position_at_end(after)
+
+    @contextmanager
+    def _constants_held(self, s: For, before: ir.Block) -> Iterator[None]:
+        """In a loop beside a tile of dot products, the constants of its functions live from
+        ``before`` it on."""
+        b = self.builder
+        wanted = self.holds_constants and self.in_tile and _is_costly(s)
+        if not wanted or not isinstance(b, KernelBuilder) or b.held:
+            yield
+            return
+        b.held = HeldConstants(before)
+        yield
+        b.held = None
 
     def _condition(self, s: IfThenElse) -> None:
         condition = self.expr(s.condition)
@@ -186,3 +210,14 @@ class StmtEmitter(TileEmitter):
                 self.stmt(case)
             self.builder.branch(after)
         self.builder.position_at_end(after)
+
+
+def _is_costly(s: For) -> bool:
+    return any(isinstance(n, Call) and is_costly(n) for n in walk(s, (Buffer,)))
+
+
+def _is_tile_of_dots(s: Allocate) -> bool:
+    """Whether these are registers in which dot products are summed."""
+    return s.buffer.scope == "register" and any(
+        isinstance(n, Call) and n.op in DOTS for n in walk(s.body, (Buffer,))
+    )
