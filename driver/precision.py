@@ -39,6 +39,7 @@ from ..graphir.passes.to_mixed_precision import (
 )
 from ..graphir.passes.widen_bytes import WidenBytes
 from ..graphir.passes.widen_convs import WidenConvs
+from ..graphir.passes.window_products import WindowProducts
 from ..graphir.type import TensorType
 from ..support.errors import ArgumentError, nearest
 from ..support.host import native_target, why_no_tiles
@@ -147,7 +148,8 @@ class Selection:
     @property
     def passes(self) -> tuple[Pass, ...]:
         """None that enlarges errors where precision is strict."""
-        widen: list[Pass] = [WidenConvs(partial(has_fast_products, self.target))]
+        is_fast = partial(has_fast_products, self.target)
+        widen: list[Pass] = [WindowProducts(is_fast), WidenConvs(is_fast)]
         if self.target.instructions.widens_bytes:
             lanes = self.target.vector_bits // 32
             widen += [WidenBytes(lanes), EliminateCommonSubexpr(), DeadCodeElimination()]

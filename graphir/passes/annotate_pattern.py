@@ -273,6 +273,18 @@ def turns_rows(func: PrimFunc) -> bool:
 
 
 @remembered
+def reads_windows(func: PrimFunc) -> bool:
+    """Whether a function reads windows: two of its axes together say a place."""
+    axes = {v.var for b in _blocks(func) for v in b.iter_vars}
+    return any(
+        len({m for m in walk(i) if isinstance(m, Var) and m in axes}) > 1
+        for _, n in _reads(func)
+        for i in n.indices
+        if not isinstance(i, Var)
+    )
+
+
+@remembered
 def computes(func: PrimFunc) -> bool:
     """Whether a function does more with what it reads than move it: a quotient or an elementary
     function at least, which take as long as several reads."""

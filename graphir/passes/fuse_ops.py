@@ -19,10 +19,10 @@ one is asked of the whole union each time, so that the order of joins cannot bre
 * with all light kernels inlined into it, no kernel exceeds ``max_cost`` operations: in a ladder of
   diamonds the inlined expression doubles at every step;
 * what turns rows stays apart from what looked them up in a table, from pads and concatenations
-  before it, and from those that cut its rows: alone each is vectors, together single elements;
+  before it, and from those that cut its rows or read them in windows: alone each is vectors,
+  together single elements;
 * what an injective kernel reads many times over, as windows that overlap or rows that an index
-  repeats, is written once where rows are turned for it, or where it takes a quotient or an
-  elementary function to compute;
+  repeats, is written once where it takes a quotient or an elementary function to compute;
 * scheduled and opaque functions stay alone.
 
 Kernels with heavy work go first, so that they get their epilogues before light chains form.
@@ -60,7 +60,14 @@ from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import type_of
 from ..type import TensorType, dims_of, map_dims
-from .annotate_pattern import computes, cuts_rows, has_seams, looks_up_rows, turns_rows
+from .annotate_pattern import (
+    computes,
+    cuts_rows,
+    has_seams,
+    looks_up_rows,
+    reads_windows,
+    turns_rows,
+)
 from .legalize import LEGALIZED
 
 PRIMITIVE = "primitive"
@@ -244,6 +251,7 @@ class _Planner:
         self.lookups = _mask(_is_kernel_that(looks_up_rows, b, module) for b in graph.bindings)
         self.turns = _mask(_is_kernel_that(turns_rows, b, module) for b in graph.bindings)
         self.seams = _mask(_is_kernel_that(has_seams, b, module) for b in graph.bindings)
+        self.windows = _mask(_is_kernel_that(reads_windows, b, module) for b in graph.bindings)
         self.dear = _mask(_is_kernel_that(computes, b, module) for b in graph.bindings)
         self.cuts = _mask(_is_kernel_that(cuts_rows, b, module) for b in graph.bindings)
         count = len(graph.bindings)
@@ -312,21 +320,25 @@ class _Planner:
         return not (after & before & ~union)
 
     def _rows_are_kept(self, union: int, members: Sequence[int]) -> bool:
-        """No member turns rows that another looks up, puts together before or cuts afterwards."""
+        """No member turns rows that another looks up or puts together before, or reads in windows
+        or cuts afterwards."""
         return not any(
             union
-            & (self.before[i] & (self.lookups | self.seams) | self.after[i] & self.cuts)
+            & (
+                self.before[i] & (self.lookups | self.seams)
+                | self.after[i] & (self.cuts | self.windows)
+            )
             & ~(1 << i)
             for i in members
             if self.turns >> i & 1
         )
 
     def _is_computed_once(self, union: int, members: Sequence[int]) -> bool:
-        """No member reads again and again what others of some cost compute, or turn."""
+        """No member reads again and again what others of some cost compute."""
         return not any(
             self.patterns[i] == "injective"
             and self._is_read_again(p, i)
-            and self.before[p] & union & (self.dear | self.turns)
+            and self.before[p] & union & self.dear
             for i in members
             for p in self.graph.producers[i]
             if union >> p & 1

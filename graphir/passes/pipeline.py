@@ -41,6 +41,7 @@ from .to_integer_weights import ToIntegerWeights
 from .to_mixed_precision import ToMixedPrecision
 from .widen_bytes import WidenBytes
 from .widen_convs import WidenConvs
+from .window_products import WindowProducts
 
 PASSES: tuple[type[Pass], ...] = (
     BindParams,
@@ -74,6 +75,7 @@ PASSES: tuple[type[Pass], ...] = (
     ToMixedPrecision,
     WidenBytes,
     WidenConvs,
+    WindowProducts,
 )
 """Every pass, for ``support.passes.parse_pipeline``."""
 

@@ -19,12 +19,13 @@ from ...support.errors import ConfigError
 from ...support.passes import Pass
 from ...tensorir.expr import IntImm
 from ..builder import call_op
-from ..dim import static_value
+from ..dim import static_shape, static_value
 from ..expr import Atom, Call, Constant, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, tensor_type_of, type_of
 from ..type import TensorType
+from ..window_rows import is_worth_rows
 from .narrow_attention import rounded_attention, why_whole_attention
 
 DTYPES = ("bfloat16", "float16")
@@ -33,8 +34,8 @@ PRODUCTS = ("linear", "matmul", "conv")
 FEWEST_TERMS = 2
 """Terms of a sum below which a product has no dot products."""
 FEWEST_CHANNELS = 8
-"""Channels of an image below which a convolution is left alone: its time is that of its pixels, and
-to round them is a pass over them."""
+"""Channels of an image below which a convolution is left alone, unless its windows are large: its
+time is that of its pixels, and to round them is a pass over them."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def why_wide(call: Call) -> str:
     if not all(isinstance(k, TensorType) and k.dtype == "float32" and k.ndim for k in kinds):
         return "its operands are not float32"
     if call.op == "conv":
-        return why_wide_form(call)
+        return "" if has_large_windows(call) else why_wide_form(call)
     first = kinds[0]
     assert isinstance(first, TensorType)
     depth = first.shape[-2 if dict(call.attrs).get("transpose_a") and first.ndim > 1 else -1]
@@ -102,6 +103,19 @@ def why_wide_form(call: Call) -> str:
     if channels is None or channels < FEWEST_CHANNELS:
         return f"fewer than {FEWEST_CHANNELS} channels"
     return "" if channels % 2 == 0 else "an odd number of channels, which are no pairs"
+
+
+def has_large_windows(call: Call) -> bool:
+    """Whether a convolution has few channels, and terms enough that what its windows read is worth
+    a copy."""
+    x, w = call.args[:2]
+    sizes = static_shape(tensor_type_of(w).shape)
+    last = bool(attr(call, "channels_last"))
+    return (
+        sizes is not None
+        and sizes[1] < FEWEST_CHANNELS
+        and is_worth_rows(x, w, int(attr(call, "groups")), channels_last=last)
+    )
 
 
 def constant_name(call: Call) -> str:

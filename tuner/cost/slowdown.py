@@ -90,11 +90,7 @@ class _Store:
             flat = [math.prod(shape[d + 1 :]) for d in range(rank)]
             self.strides.append(
                 [
-                    sum(
-                        abs(steps[d * depth + i]) * flat[d]
-                        for d in range(rank)
-                        if moves[d * depth + i] > 1
-                    )
+                    _stride(shape, flat, moves[i::depth], steps[i::depth])
                     if self.extents[i] > 1
                     else 0
                     for i in range(depth)
@@ -158,3 +154,15 @@ class _Store:
         """Whether an iteration adds to what the one before has added to."""
         turning = [i for i in range(level) if self.extents[i] > 1]
         return bool(access.writes and access.reads and turning and not strides[turning[-1]])
+
+
+def _stride(
+    shape: Sequence[int], flat: Sequence[int], moves: Sequence[int], steps: Sequence[int]
+) -> int:
+    """The elements of flat memory between two steps of a loop that moves the index of each dim so
+    often, and so far. Where it goes through all of a dim before it moves the one before, these are
+    digits of one index, and the last one says it."""
+    moved = [d for d, n in enumerate(moves) if n > 1]
+    if len(moved) > 1 and moves[moved[-1]] == shape[moved[-1]]:
+        moved = moved[-1:]
+    return sum([abs(steps[d]) * flat[d] for d in moved])

@@ -8,6 +8,7 @@ import pytest
 from burnish.tensorir import operators as op
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Shape, Workload, refuse
 from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.cost.slowdown import LEAST_CYCLES, cycles_of, least_cycles, slowdown
@@ -55,6 +56,15 @@ def test_plain_loops_and_rows_of_gathered_columns_are_far(a: Shape, b: Shape) ->
     sch = Schedule(func, seed=0)
     sch.apply_rule("reduction", TARGET, {})
     assert slowdown(func, sch.func, TARGET) > FAR_OFF
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "uint8"])
+def test_runs_of_a_few_elements_are_near(dtype: str) -> None:
+    """Rows of windows, whose two last axes are digits of one index."""
+    x = placeholder((1, 230, 230, 3), dtype, name="x")
+    how = {"kernel": (7, 7), "strides": (2, 2), "padding": (0,) * 4, "dilation": (1, 1)}
+    func = create_prim_func([x, op.im2col(x, **how)])  # type: ignore[arg-type]
+    assert slowdown(func, schedule_analytically(func, TARGET), TARGET) < 5
 
 
 def test_what_is_short_does_not_matter() -> None:
