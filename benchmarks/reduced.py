@@ -41,7 +41,8 @@ BASE = "burnish"
 
 def burnish_as(word: str, module: Any, inputs: Inputs, threads: int) -> Ways:
     """burnish with ``precision=word``, in float16 a ``module`` of that type too; in int8 quantised
-    by the inputs, with ranges of each call (``dynamic``), and with ``weights`` of bytes alone."""
+    by the inputs, what is not of bytes in float32 ``and bfloat16``, with ranges of each call
+    (``dynamic``), and with ``weights`` of bytes alone."""
     import torch
 
     import burnish
@@ -54,8 +55,8 @@ def burnish_as(word: str, module: Any, inputs: Inputs, threads: int) -> Ways:
         model = burnish.compile(module, examples, precision=precision, threads=threads)
         return lambda: model(*inputs)
 
-    def quantized() -> Prepared:
-        model = quantize(module, [examples], threads=threads)
+    def quantized(rest: str = "float32") -> Prepared:
+        model = quantize(module, [examples], threads=threads, precision=rest)
         return lambda: model(*inputs)
 
     if word == "float16":
@@ -72,6 +73,7 @@ def burnish_as(word: str, module: Any, inputs: Inputs, threads: int) -> Ways:
     if word == "int8":
         return {
             "plain": quantized,
+            "and bfloat16": lambda: quantized("bfloat16"),
             "dynamic": lambda: compiled("int8"),
             "weights": lambda: compiled("int8-weights"),
         }

@@ -192,7 +192,8 @@ class Selection:
         ]
         for word in NARROW:
             if word in self.words:
-                made.append(self._rounded(products, word))
+                if products or not attentions:
+                    made.append(self._rounded(products, word))
                 made.append(self._attention(attentions, word))
         made += self._halves(module)
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]

@@ -46,7 +46,7 @@ from .compiled_model import CompiledModel
 from .console import table_lines
 from .evaluate import evaluate_prim_func
 from .kernels import resolve_target
-from .precision import layer_name
+from .precision import NARROW, layer_name
 from .signature import CompiledSignature
 from .sources import as_example, import_source, import_torch_module, is_torch_module
 from .stages import compile_module
@@ -60,6 +60,10 @@ KEPT = 1 << 16
 """Values of an activation that are looked at in each sample, evenly drawn."""
 SHRUNK = np.linspace(1.0, 0.4, 25)
 """Parts of the whole range that are tried for the least error."""
+
+
+_EXACT = ("float32", "fast", "strict")
+"""Precisions that round no operand."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ def quantize(
     per_channel: bool = True,
     max_error: float | None = None,
     bias_correction: bool = True,
+    precision: str = "float32",
     dynamic_shapes: Any = None,
     target: Target | str = "native",
     threads: int | None = None,
@@ -97,7 +102,9 @@ def quantize(
     at either end (``"percentile"``), or the part of it with the least mean square error
     (``"mse"``). ``bias_correction`` adds to each layer what rounding its weights takes from its
     mean result (M. Nagel et al., "Data-free quantization through weight equalization and bias
-    correction", ICCV 2019). Sums are int32 and exact; everything else stays float32.
+    correction", ICCV 2019). Sums are int32 and exact; everything else is as ``precision`` says of
+    ``compile``: products that are not of bytes, attention's for instance, stay float32, or take
+    operands rounded to ``"bfloat16"`` or ``"float16"``.
 
     With ``max_error`` the largest difference of an output of floats to the model in float32,
     relative to its largest element, is at most that on the samples: layers stay float32 for it,
@@ -109,11 +116,13 @@ def quantize(
     raises.
     """
     _check(samples, ranges, max_error)
+    _check_precision(precision)
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
     imported = _imported(model, samples, dynamic_shapes)
     way = _Way(ranges, symmetric, per_channel, bias_correction)
-    return _Quantization(imported, resolved, count, way).model(model, samples, max_error)
+    made = _Quantization(imported, resolved, count, way, precision)
+    return made.model(model, samples, max_error)
 
 
 def _check(samples: object, ranges: object, max_error: object) -> None:
@@ -134,6 +143,15 @@ def _check(samples: object, ranges: object, max_error: object) -> None:
     is_number = isinstance(max_error, (int, float)) and not isinstance(max_error, bool)
     if not is_number or not 0 < float(str(max_error)) < math.inf:
         raise ArgumentError(f"max_error: expected a number above 0; found {max_error!r}.")
+
+
+def _check_precision(precision: object) -> None:
+    known = (*_EXACT, *NARROW)
+    if precision not in known:
+        raise ArgumentError(
+            f"precision: expected what products that are not of bytes compute in, one of "
+            f"{', '.join(known)}; found {precision!r}.{nearest(str(precision), known)}"
+        )
 
 
 def _imported(model: Any, samples: Sequence[Sequence[Any]], dynamic_shapes: Any) -> Imported:
@@ -172,6 +190,7 @@ class _Quantization:
     target: Target
     threads: int
     way: _Way
+    precision: str
 
     def model(
         self, source: Any, samples: Sequence[Sequence[Any]], max_error: float | None
@@ -202,7 +221,9 @@ class _Quantization:
         wide = [f"{n} products stay float32: {why}." for why, n in sorted(left.items())]
         notes = (*self.imported.notes, table, *wide, *([slow] if slow else []))
         imported = replace(self.imported, module=made, notes=notes)
-        return CompiledModel(source, imported, None, self.target, self.threads)
+        return CompiledModel(
+            source, imported, None, self.target, self.threads, precision=self.precision
+        )
 
     # -- ranges ------------------------------------------------------------------------------------
     def _observed(
@@ -264,9 +285,10 @@ class _Quantization:
         expected = [_results(plain, s) for s in samples]
 
         def error(names: Sequence[str]) -> float:
-            if not names:
+            if not names and self.precision in _EXACT:
                 return 0.0
-            signature = self._signature(self._quantised({n: layers[n].range for n in names}))
+            made = self._quantised({n: layers[n].range for n in names})
+            signature = self._signature(made, self.precision)
             pairs = [
                 zip(_results(signature, s), e, strict=True)
                 for s, e in zip(samples, expected, strict=True)
@@ -278,6 +300,13 @@ class _Quantization:
         whole = error(list(layers))
         if whole <= bound:
             return layers, whole
+        least = error([])
+        if least > bound:
+            raise ArgumentError(
+                f"max_error: with precision={self.precision!r} alone the results are off by "
+                f"{least:.1e} of the largest, more than {bound:.1e}. Give a larger bound, or "
+                "precision='float32'."
+            )
         alone = {n: error([n]) for n in layers}
         order = sorted(layers, key=alone.__getitem__)
         fits, fails, found = 0, len(order), 0.0
@@ -294,8 +323,8 @@ class _Quantization:
         made: IRModule = rounding(fork_module(self.module))
         return made
 
-    def _signature(self, module: IRModule) -> CompiledSignature:
-        executable = compile_module(module, self.target, threads=self.threads)
+    def _signature(self, module: IRModule, precision: str = "float32") -> CompiledSignature:
+        executable = compile_module(module, self.target, threads=self.threads, precision=precision)
         return CompiledSignature(replace(self.imported, module=module), executable, self.threads)
 
 

@@ -26,7 +26,7 @@ def module() -> torch.nn.Module:
         ("burnish", ["plain"], 0, 1e-6),
         ("burnish bfloat16", ["plain"], 1e-5, 1e-2),
         ("burnish float16", ["plain", "module"], 1e-5, 2e-3),
-        ("burnish int8", ["plain", "dynamic", "weights"], 1e-5, 5e-2),
+        ("burnish int8", ["plain", "and bfloat16", "dynamic", "weights"], 1e-5, 5e-2),
     ],
 )
 def test_our_ways_and_their_errors(name: str, ways: list[str], least: float, most: float) -> None:
