@@ -59,6 +59,10 @@ class Var(Node):
         return self.name
 
 
+Identity: TypeAlias = "tuple[str, bytes | None, DType, tuple[int, ...]]"
+"""What tells the tensors of constants apart."""
+
+
 @node
 class Constant(Node):
     """A tensor known at compile time: the name that the module's ``weights`` know its values by; or
@@ -76,6 +80,12 @@ class Constant(Node):
     def shape(self) -> tuple[int, ...]:
         """The shape, as ints."""
         return tuple([d.value for d in self.type.shape if isinstance(d, tir.IntImm)])
+
+    @property
+    def identity(self) -> Identity:
+        """Equal for constants that are one tensor, also where the nodes differ. The values alone do
+        not tell: a row and a column may have the same ones."""
+        return self.name, self.bits, self.type.dtype, self.shape
 
     def values(self) -> np.ndarray:
         """The values of a constant that has them itself, as an aligned, read-only array (bfloat16

@@ -361,7 +361,7 @@ class _Linearizer:
                 return self.values[atom]
             case Constant():
                 # One memory for all uses of one constant, also where the nodes differ.
-                key = (atom.name, atom.bits, atom.type.dtype, atom.shape)
+                key = atom.identity
                 known = self.constants.get(key)
                 if known is None:
                     array = self.module.weights.array(atom)

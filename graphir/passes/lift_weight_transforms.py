@@ -17,7 +17,7 @@ from ...support.node import replace
 from ...support.passes import Pass
 from ...tensorir.function import PrimFunc
 from ..dim import static_shape
-from ..expr import Atom, CallDPS, CallDPSPacked, Constant, Value
+from ..expr import Atom, CallDPS, CallDPSPacked, Constant, Identity, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import type_of
@@ -64,7 +64,7 @@ def as_packed(func: PrimFunc) -> PrimFunc:
 class _Lifter(ExprMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
-        self.packed: dict[tuple[str, bytes | None, Layout], Constant] = {}
+        self.packed: dict[tuple[Identity, Layout], Constant] = {}
 
     def visit_CallDPS(self, call: CallDPS) -> Value:  # noqa: N802
         func = self.module.functions.get(call.func.name)
@@ -103,7 +103,7 @@ class _Lifter(ExprMutator):
                 func, f"argument {index} of a call is no constant, but its layout changed"
             )
         layout = tuple([(text, pad) for _, text, pad in maps])
-        key = (atom.name, atom.bits, layout)
+        key = (atom.identity, layout)
         known = self.packed.get(key)
         if known is None:
             known = self.packed[key] = self.builder.weights.pack(atom, layout).with_span(atom.span)

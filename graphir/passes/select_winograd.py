@@ -29,7 +29,7 @@ from ...tensorir.operators.winograd import (
     transform_weight,
 )
 from ..dim import static_shape, static_value
-from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var
+from ..expr import Atom, Call, Constant, Identity, ShapeExpr, Value, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, reshaped, tensor_type_of, type_of
@@ -168,7 +168,7 @@ class _Selector(ExprMutator):
     def __init__(self, module: IRModule, options: SelectWinograd) -> None:
         super().__init__(module)
         self.options = options
-        self.made: dict[tuple[str, bytes | None, int], Constant] = {}
+        self.made: dict[tuple[Identity, int], Constant] = {}
 
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
@@ -232,7 +232,7 @@ class _Selector(ExprMutator):
         return reshaped(joined, (images, rows * down, columns * across, channels))
 
     def transformed(self, w: Constant, tile: int) -> Constant:
-        key = (w.name, w.bits, tile)
+        key = (w.identity, tile)
         if key not in self.made:
             transform = partial(transform_weight, m=tile)
             self.made[key] = self.derive("winograd", transform, w).with_span(w.span)
