@@ -12,12 +12,10 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-import math
 import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType
 from typing import Any
 
 import torch
@@ -53,6 +51,7 @@ from .scripted_modules import (
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
 from .traced_data import traced_data
+from .unsaid_guards import TRIED, check_guards, is_true, near
 
 export_lock = threading.Lock()
 """torch traces one module a process at a time: a second thread would find its state occupied."""
@@ -92,9 +91,6 @@ _RANGE = re.compile(r"(\d+) <= (\S+) and \2 <= (\d+|IntInfinity\(\))")
 """A guard that says only how small and how large a size may be."""
 _FRACTION = re.compile(r"got (<=?|>=?) for (\w+) \1 (\d+)/(\d+)$")
 """What torch raises where a multiple of a size is to be less than a number, or more."""
-_NAMES_OF_GUARDS = {"math": math, "torch": torch, "IntInfinity": lambda: math.inf}
-_TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
-"""Sizes that such guards are evaluated for, beside those near the numbers in them."""
 _MOST_GAPS = 8
 _MOST_TURNS = 3
 """Exports with other functions of sizes, each also in the files where the one before was asked."""
@@ -213,13 +209,8 @@ def _fails_at(condition: Any) -> list[int] | None:
         return [] if bool(expr) else None
     if len(symbols) > 1 or not str(symbols[0]).startswith("s"):
         return None
-    near = _near([int(a) for a in expr.atoms() if a.is_Integer])
-    return [n for n in sorted({*range(1, 257), *near}) if not expr.subs(symbols[0], n)]
-
-
-def _near(numbers: Sequence[int]) -> set[int]:
-    """Sizes that numbers in a condition tell of, and their neighbours."""
-    return {max(1, abs(n) + more) for n in numbers for more in (-1, 0, 1)}
+    tried = near([int(a) for a in expr.atoms() if a.is_Integer])
+    return [n for n in sorted({*range(1, 257), *tried}) if not expr.subs(symbols[0], n)]
 
 
 def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | None:
@@ -237,22 +228,15 @@ def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | Non
         condition = guard["condition"].replace(guard["size"], "size")
         if "L[" in condition:
             return None
-        tried = [*_TRIED, *sorted(_near([int(n) for n in re.findall(r"\d+", condition)]))]
+        tried = [*TRIED, *sorted(near([int(n) for n in re.findall(r"\d+", condition)]))]
         try:
             code = compile(condition, "<guard>", "eval")
-            found |= {(guard["name"], n): None for n in tried if not _is_true(code, n)}
+            found |= {(guard["name"], n): None for n in tried if not is_true(code, {"size": n})}
         except (SyntaxError, NameError, TypeError):  # functions that are no Python
             return None
         if len(found) > _MOST_GAPS:
             return None
     return list(found) if guards else None
-
-
-def _is_true(condition: CodeType, size: int) -> bool:
-    try:
-        return bool(eval(condition, {**_NAMES_OF_GUARDS, "size": size}))
-    except ArithmeticError:
-        return False
 
 
 def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
@@ -433,6 +417,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
                 strict=strict,
                 **options,
             )
+        check_guards(program, plan)
         plan.written = tuple(written)
         return program
 

@@ -1,0 +1,194 @@
+"""Guards of named sizes of which torch.export says nothing.
+
+Where a dim is a multiple of a name, or longer by a number (``"2*h"``), torch takes the branches of
+the example and tells nobody for which sizes these are: ``if x.shape[1] > 900`` is taken as it falls
+there, and ``torch.as_tensor(x.shape[1] / 2)`` is a number. Of a dim that is a plain name torch says
+so, with the guard. Here the same is said of the others, in the same words, so that whoever reads
+them (``export.py``) need not know who wrote them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx.experimental import _config as symbolic_config
+from torch.utils import _pytree as pytree
+
+from .dynamic_shapes import ExportPlan
+
+NAMES = {"math": math, "torch": torch, "IntInfinity": lambda: math.inf}
+"""What the text of a guard may call."""
+TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
+"""Sizes that guards are evaluated for, beside those near the numbers in them."""
+_TRIED_TOGETHER = (1, 2, 3, 5, 8, 33, 257, 4096)
+"""Those of several sizes in one guard."""
+
+
+class UnsaidGuardError(ValueError):
+    """What torch.export leaves out, in its own words."""
+
+
+def near(numbers: Iterable[int]) -> set[int]:
+    """Sizes that numbers in a condition tell of, and their neighbours."""
+    return {max(1, abs(n) + more) for n in numbers for more in (-1, 0, 1)}
+
+
+def is_true(condition: CodeType, sizes: Mapping[str, int]) -> bool:
+    """Whether a guard holds for some sizes; not where it divides by one that is 0."""
+    try:
+        return bool(eval(condition, {**NAMES, **sizes}))
+    except ArithmeticError:
+        return False
+
+
+def check_guards(program: ExportedProgram, plan: ExportPlan) -> None:
+    """Raise UnsaidGuardError where the program was traced for some of the sizes that the dims of a
+    plan may have, and one of these dims is made of a name by arithmetic."""
+    symbols = dict(_symbols(program, plan))
+    factors = {e.coeff(s) for s, (_, es) in symbols.items() for e in es if e is not s}
+    if not factors:
+        return
+    environment = _environment(program)
+    limits = dict(_limits(plan))
+    bounds: dict[str, tuple[float, float]] = {}
+    lines: list[str] = []
+    for expr in dict.fromkeys(_of_derived(environment)):
+        found = sorted(expr.free_symbols, key=str)
+        if not found or any(s not in symbols for s in found):
+            continue
+        names = [symbols[s][0] for s in found]
+        text = _printed(expr, {s: f"size{i}" for i, s in enumerate(found)})
+        tried = [_tried(text, factors, limits[name], alone=len(names) == 1) for name in names]
+        failing = _failing(text, tried)
+        if not failing:
+            continue
+        limit = _as_limit(failing, tried[0]) if len(names) == 1 else None
+        if limit is not None:
+            low, high = bounds.get(names[0], (0, math.inf))
+            bounds[names[0]] = max(low, limit[0]), min(high, limit[1])
+            continue
+        for i, name in enumerate(names):
+            text = re.sub(rf"\bsize{i}\b", f"L['{name}']", text)
+        lines.append(_line(names[0], text))
+    for name, (low, high) in bounds.items():
+        last = "IntInfinity()" if high == math.inf else int(high)
+        lines.append(_line(name, f"{int(low)} <= L['{name}'] and L['{name}'] <= {last}"))
+    if lines:
+        raise UnsaidGuardError("Constraints violated!\n" + "\n".join(lines))
+
+
+def _line(name: str, guard: str) -> str:
+    return (
+        f"  - Not all values of {name} = L['{name}'] in the specified range satisfy the "
+        f"generated guard {guard}"
+    )
+
+
+def _symbols(
+    program: ExportedProgram, plan: ExportPlan
+) -> Iterator[tuple[Any, tuple[str, list[Any]]]]:
+    """For each symbol that a named dim is made of, its name and the sizes made of it."""
+    specs = program.graph_signature.input_specs
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    pairs = zip(nodes, specs, strict=True)
+    leaves = [n for n, spec in pairs if spec.kind is InputKind.USER_INPUT]
+    known: dict[Any, tuple[str, list[Any]]] = {}
+    for i, axis, name in plan.places:
+        size = leaves[i].meta["val"].shape[axis]
+        if isinstance(size, torch.SymInt):
+            expr = size.node.expr
+            for symbol in expr.free_symbols:
+                known.setdefault(symbol, (name, []))[1].append(expr)
+    return iter(known.items())
+
+
+def _environment(program: ExportedProgram) -> Any:
+    values = [n.meta.get("val") for n in program.graph.nodes]
+    found = [v.fake_mode for v in values if getattr(v, "fake_mode", None) is not None]
+    return found[0].shape_env
+
+
+def _of_derived(environment: Any) -> Iterator[Any]:
+    """What was asked of sizes that are made of others, over these. Torch itself sees to the
+    rest."""
+    replaced = environment.replacements
+    for guard in environment.guards:
+        if not any(s in replaced for s in guard.expr.free_symbols):
+            continue
+        expr, before = guard.expr.xreplace(replaced), None
+        while expr is not before:
+            expr, before = expr.xreplace(replaced), expr
+            if expr == before:
+                break
+        yield expr
+
+
+def _limits(plan: ExportPlan) -> Iterator[tuple[str, tuple[int, float]]]:
+    """The smallest and the largest size of each name."""
+    is_leaf: Callable[[Any], bool] = lambda x: hasattr(x, "min") or hasattr(x, "root")  # noqa: E731
+    for dim in pytree.tree_leaves(plan.specification, is_leaf=is_leaf):
+        root = getattr(dim, "root", dim)
+        if hasattr(root, "__name__"):
+            high = root.max if isinstance(root.max, int) else math.inf
+            yield root.__name__, (int(root.min), high)
+
+
+def _tried(
+    text: str, factors: set[Any], limits: tuple[int, float], *, alone: bool
+) -> Sequence[int]:
+    low, high = max(limits[0], 1 if _is_oblivious() else 2), limits[1]
+    if not alone:
+        return [n for n in _TRIED_TOGETHER if low <= n <= high]
+    numbers = [int(n) for n in re.findall(r"\d+", text)]
+    quotients = [n // int(f) for n in numbers for f in factors if f]
+    return sorted({n for n in (*TRIED, *near(numbers), *near(quotients)) if low <= n <= high})
+
+
+def _is_oblivious() -> bool:
+    """Whether torch looks at sizes without supposing that they are 2 and more."""
+    return bool(getattr(symbolic_config, "backed_size_oblivious", False))
+
+
+def _printed(expr: Any, names: Mapping[Any, str]) -> str:
+    """A guard as Python over these names."""
+    from torch.utils._sympy.printers import PythonPrinter
+
+    class Printer(PythonPrinter):
+        def _print_Symbol(self, symbol: Any) -> str:  # noqa: N802
+            return names[symbol]
+
+    return str(Printer().doprint(expr))
+
+
+def _failing(text: str, tried: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """The sizes, of those tried, for which a guard does not hold; all of them where it calls
+    functions that Python does not have."""
+    sizes = list(itertools.product(*tried))
+    try:
+        code = compile(text, "<guard>", "eval")
+        return [s for s in sizes if not is_true(code, {f"size{i}": n for i, n in enumerate(s)})]
+    except (SyntaxError, NameError, TypeError):
+        return sizes
+
+
+def _as_limit(
+    failing: Sequence[tuple[int, ...]], tried: Sequence[int]
+) -> tuple[float, float] | None:
+    """The bounds that a guard of one size comes to, where it holds from one size on, or up to
+    one."""
+    holds = sorted(set(tried) - {n for (n,) in failing})
+    if not holds:
+        return None
+    inside = [n for n in tried if holds[0] <= n <= holds[-1]]
+    if inside != holds:
+        return None
+    low = holds[0] if holds[0] > tried[0] else 0
+    return low, holds[-1] if holds[-1] < tried[-1] else math.inf
