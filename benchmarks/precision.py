@@ -43,12 +43,13 @@ MODELS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
     "resnet18": lambda: resnet.build(18),
     "resnet50": lambda: resnet.build(50),
 }
-QUANTIZE = "quantize"
+QUANTIZE = {"quantize": "float32", "quantize, bfloat16": "bfloat16"}
+"""``burnish.quantize`` with the ranges of the inputs, and what its other products compute in."""
 SHOWN = (
-    *("float32", "bfloat16", "float16", "int8", QUANTIZE, "int8-weights", "int4-weights"),
+    *("float32", "bfloat16", "float16", "int8", *QUANTIZE, "int8-weights", "int4-weights"),
     "int4-weights:128",
 )
-"""Words of ``precision=``, and ``burnish.quantize`` with the ranges of the inputs."""
+"""Words of ``precision=``, and those."""
 LAYER = (4096, 11008)
 """Terms and columns of the layer that one row is multiplied with."""
 
@@ -63,8 +64,8 @@ def models_of(module: Any, inputs: Sequence[Any], threads: int | None = 1) -> di
     """The module compiled in each way."""
     made = {}
     for p in SHOWN:
-        if p == QUANTIZE:
-            made[p] = quantize(module, [tuple(inputs)], threads=threads)
+        if p in QUANTIZE:
+            made[p] = quantize(module, [tuple(inputs)], precision=QUANTIZE[p], threads=threads)
         else:
             made[p] = burnish.compile(module, tuple(inputs), precision=p, threads=threads)
     return made
