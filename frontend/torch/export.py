@@ -38,6 +38,7 @@ from .dynamic_shapes import ExportPlan, plan_export
 from .eager_call import eager_call, own_attributes, own_gradients, unchanged
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
+from .inference_tensors import without_gradients
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import REAL, import_dtype, raised_at
 from .scripted_modules import (
@@ -121,6 +122,16 @@ def export_module(
     Raises FrontendError for a module in training mode, inputs that are no CPU tensors of a known
     dtype, dynamic shapes that do not fit, and a module that does not export.
     """
+    with without_gradients(module_of(module)):
+        return _export_module(module, args, kwargs, dynamic_shapes)
+
+
+def _export_module(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    dynamic_shapes: Any,
+) -> tuple[ExportedProgram, ExportPlan]:
     module = without_script(module)
     check_eval_mode(module)
     register_types((args, kwargs))
