@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .executable import Executable
@@ -27,13 +27,21 @@ class KernelFacts:
     """Of the widest floats that it computes with."""
     sources: tuple[str, ...] = ()
     """The places in the foreign model that it computes, of all its calls: ``net.py:12``."""
+    operands: tuple[str, ...] = ()
+    """The types of the factors of its products, where they are narrow."""
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> KernelFacts:
+        """What a saved model keeps of a kernel."""
+        lists = {k: tuple(v) for k, v in held.items() if isinstance(v, list)}
+        return cls(**{**held, **lists})
 
 
 def kernel_facts(executable: Executable, places: Mapping[str, str]) -> dict[str, KernelFacts]:
     """The facts of each kernel that the program's functions call, by symbol. ``places`` tell of
     variables of the import where they come from."""
     from ..tuner.measuring.roofline import bytes_of
-    from ..tuner.task import count_flop
+    from ..tuner.task import count_flop, narrow_operands
 
     before = executable.stages.get("30-fused", executable.module).prim_funcs
     sources = _sources(executable, places)
@@ -52,6 +60,7 @@ def kernel_facts(executable: Executable, places: Mapping[str, str]) -> dict[str,
             bytes_of(func) if is_static else None,
             widest,
             tuple(sources.get(name, ())),
+            narrow_operands(func),
         )
     return found
 

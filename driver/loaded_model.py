@@ -298,10 +298,7 @@ def _model(artifact: Artifact, threads: int | None, target: str | None) -> Loade
         text = f"loaded from {path}, {why}\nwhen it was saved:\n"
         text += _text(artifact, variant["report"])
         report = loaded_report(text, variant.get("facts", {}))
-        facts = {
-            symbol: KernelFacts(**held | {"sources": tuple(held["sources"])})
-            for symbol, held in variant["kernels"].items()
-        }
+        facts = {symbol: KernelFacts.from_json(held) for symbol, held in variant["kernels"].items()}
         saved = SavedProgram(program, chosen, facts)
         scheduled, floor = variant["scheduled"], known["floor"]
         signatures.append(LoadedSignature(calls, saved, count, report, scheduled, floor))

@@ -209,7 +209,7 @@ class Selection:
 
     def _offer(self, products: list[Call]) -> str:
         """What the CPU could do more, where the products are worth it."""
-        name, times = self.target.instructions.fastest_bfloat16()
+        name, times = self.target.instructions.fastest("bfloat16", "bfloat16")
         wide = [c for c in products if takes_narrow_operands(c)]
         if times <= 1 or sum(map(_multiply_adds, wide)) < WORTH_SAYING:
             return ""

@@ -118,14 +118,14 @@ def _limits(
 ) -> tuple[dict[str, float], list[str]]:
     """The least seconds of a call of each kernel, by the machine's measured peaks; and notes."""
     try:
-        from ..tuner.measuring.roofline import measure_peaks
+        from ..tuner.measuring.roofline import measure_peaks, rate_of
     except ImportError as error:
         return {}, [f"no share of the roofline: {error.name} is not installed."]
     peaks = measure_peaks(target.with_options(threads=threads))
     found = {}
     for symbol, f in facts.items():
         if f.flop is not None and f.moved is not None:
-            arithmetic = f.flop / (peaks.flops / max(1.0, f.bits / 32))
+            arithmetic = f.flop / (peaks.flops * rate_of(f.bits, f.operands, target))
             found[symbol] = max(arithmetic, f.moved / peaks.bandwidth(f.moved))
     return found, []
 

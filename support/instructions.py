@@ -204,17 +204,23 @@ class Instructions:
         pairs = self.dot_product("bfloat16", "bfloat16")
         return pairs is not None and pairs.elements * pairs.a_cycle > self.ports.fmas
 
-    def fastest_bfloat16(self) -> tuple[str, float]:
-        """What multiplies bfloat16 fastest, and how many times the rate of float32's
-        multiply-adds."""
-        dot, tiles = self.dot_product("bfloat16", "bfloat16"), self.tiles
-        found = ("", 0.0)
+    def fastest(self, first: str, second: str) -> tuple[str, float]:
+        """What multiplies operands of these narrow types fastest, and how many times the rate of
+        float32's multiply-adds; "" and 0 where there is nothing for them. Bytes of any signs are
+        multiplied as those of the one pair of signs that an instruction has."""
+        if {first, second} <= {"int8", "uint8"}:
+            first, second = "uint8", "int8"
+        dot, found = self.dot_product(first, second), ("", 0.0)
         if dot is not None:
             found = (dot.name, dot.elements * dot.a_cycle / self.ports.fmas)
-        if tiles is not None and tiles.multiplies("bfloat16", "bfloat16", "float32"):
-            wide = tiles.rows * tiles.row_bytes // 4 * tiles.row_bytes // 2 / tiles.cycles
+        tiles = self.tiles
+        for *types, together in tiles.products if tiles is not None else ():
+            if tiles is None or types[:2] != [first, second]:
+                continue
+            wide = tiles.rows * tiles.row_bytes // 4 * tiles.row_bytes // 4 * together
             lanes = self.vectors[0][0] // 32
-            found = max(found, ("AMX", wide / (self.ports.fmas * lanes)), key=lambda f: f[1])
+            times = wide / tiles.cycles / (self.ports.fmas * lanes)
+            found = max(found, ("AMX", times), key=lambda f: f[1])
         return found
 
 

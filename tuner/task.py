@@ -26,7 +26,9 @@ from ..support.target import Target
 from ..tensorir.bind_sizes import bind_sizes
 from ..tensorir.expr import (
     Add,
+    BufferLoad,
     Call,
+    Cast,
     Div,
     Expr,
     ExternCall,
@@ -45,6 +47,8 @@ Sizes: TypeAlias = tuple[tuple[int, ...], ...]
 """Values of a function's symbolic sizes, once for each measurement."""
 _SIZES = " sizes="
 _COUNTED = (Add, Sub, Mul, Div, Min, Max, Call)
+_OF_A_TERM = 2
+"""Operations of a term of a sum of products."""
 _MEANT = ("is_scheduled", "inplace", "layout_free", "layout_maps")
 """The attributes that decide what code a function may become; all others are left out of
 workloads."""
@@ -192,7 +196,8 @@ def target_key(target: Target) -> str:
 
 
 def count_flop(func: PrimFunc) -> float:
-    """Float operations of the blocks' bodies, each times the extents of the block's axes."""
+    """Operations of floats in the blocks' bodies, and those of sums of products of narrow integers,
+    each times the extents of the block's axes."""
     total = 0.0
     for n in walk(func.body):
         if not isinstance(n, Block) or not n.iter_vars:
@@ -202,8 +207,30 @@ def count_flop(func: PrimFunc) -> float:
             extent = iter_var.dom.extent
             points *= extent.value if isinstance(extent, IntImm) else 0.0
         stores = [store for store in walk(n.body) if isinstance(store, BufferStore)]
-        total += points * sum(_operations(store.value) for store in stores)
+        count = sum(_operations(store.value) for store in stores)
+        if not count and _narrow_factors(n):
+            count = _OF_A_TERM
+        total += points * count
     return total
+
+
+def narrow_operands(func: PrimFunc) -> tuple[str, ...]:
+    """The two types of the factors of a function's sums of products, where both are narrower than
+    32 bits; () where there are none."""
+    blocks = [n for n in walk(func.body) if isinstance(n, Block)]
+    return next((found for b in blocks if (found := _narrow_factors(b))), ())
+
+
+def _narrow_factors(block: Block) -> tuple[str, ...]:
+    if not any(v.kind == "reduce" for v in block.iter_vars):
+        return ()
+    for product in walk(block.body):
+        if isinstance(product, Mul):
+            factors = [product.a, product.b]
+            loads = [f.value if isinstance(f, Cast) else f for f in factors]
+            if all(isinstance(x, BufferLoad) and x.dtype.bits < 32 for x in loads):
+                return tuple([str(x.dtype) for x in loads])
+    return ()
 
 
 def _operations(value: Expr) -> int:

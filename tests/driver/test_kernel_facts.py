@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+from dataclasses import asdict
 
 import torch
 
@@ -21,6 +23,14 @@ def test_work_and_rules_of_the_mlp(static: CompiledModel, dynamic: CompiledModel
     assert set(by_name) == set(static.report.kernels)
     named = {f.name: f for f in kernel_facts(dynamic.executable, {}).values()}
     assert named["linear_1"] == KernelFacts("linear_1", "matmul", None, None, 32)
+
+
+def test_what_a_saved_model_keeps_is_what_it_had() -> None:
+    facts = KernelFacts("linear", "int8", 2.0, None, 32, ("net.py:1",), ("uint8", "int8"))
+    assert KernelFacts.from_json(json.loads(json.dumps(asdict(facts)))) == facts
+    held = asdict(facts)
+    del held["operands"]
+    assert KernelFacts.from_json(held).operands == ()
 
 
 class Net(torch.nn.Module):

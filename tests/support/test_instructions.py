@@ -115,12 +115,22 @@ def test_tiles() -> None:
     }
 
 
-def test_what_multiplies_bfloat16_fastest() -> None:
-    assert known("znver4").fastest_bfloat16() == ("vdpbf16ps", 2.0)
-    assert known("haswell").fastest_bfloat16() == ("", 0.0)
-    assert known("sapphirerapids").fastest_bfloat16() == ("AMX", 16.0)
-    name, times = known("sapphirerapids -mattr=-amx-tile").fastest_bfloat16()
-    assert (name, times) == ("vdpbf16ps", 0.5)
+@pytest.mark.parametrize(
+    ("cpu", "dtype", "expected"),
+    [
+        ("znver4", "bfloat16", ("vdpbf16ps", 2.0)),
+        ("znver4", "int8", ("vpdpbusd", 4.0)),
+        ("znver4", "float16", ("", 0.0)),
+        ("haswell", "bfloat16", ("", 0.0)),
+        ("sapphirerapids", "bfloat16", ("AMX", 16.0)),
+        ("sapphirerapids", "uint8", ("AMX", 32.0)),
+        ("sapphirerapids -mattr=-amx-tile", "bfloat16", ("vdpbf16ps", 0.5)),
+    ],
+)
+def test_what_multiplies_a_narrow_type_fastest(
+    cpu: str, dtype: str, expected: tuple[str, float]
+) -> None:
+    assert known(cpu).fastest(dtype, dtype) == expected
 
 
 def test_emulated_tiles_have_all_products() -> None:

@@ -11,6 +11,7 @@ from burnish.support.errors import TuningError
 from burnish.support.host import native_target
 from burnish.support.structural import structural_hash
 from burnish.support.target import Target
+from burnish.tensorir import operators as op
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.text.parser import parse_func
@@ -21,6 +22,7 @@ from burnish.tuner.task import (
     count_flop,
     geometric_mean,
     largest,
+    narrow_operands,
     sizes_key,
     sizes_of_key,
     strip_attrs,
@@ -92,6 +94,31 @@ def test_flop_counts_what_the_blocks_compute() -> None:
     doubled = te.compute((4,), lambda i: whole[i] * 2, name="D")
     assert count_flop(te.create_prim_func([whole, doubled])) == 0
     assert TuneTask("main", matmul(32), HERE).flop == 65536.0
+
+
+def product(dtype: str, second: str = "") -> PrimFunc:
+    x = te.placeholder((4, 8), dtype, name="x")
+    w = te.placeholder((8, 16), second or dtype, name="w")
+    if dtype in ("int8", "uint8"):
+        return te.create_prim_func([x, w, op.integer_matmul(x, w)])
+    out_dtype = {} if dtype == "float32" else {"out_dtype": "float32"}
+    return te.create_prim_func([x, w, op.matmul(x, w, **out_dtype)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "narrow"),
+    [
+        (("uint8", "int8"), ("uint8", "int8")),
+        (("bfloat16", ""), ("bfloat16", "bfloat16")),
+        (("float32", ""), ()),
+    ],
+)
+def test_products_of_narrow_operands_count(
+    dtypes: tuple[str, str], narrow: tuple[str, ...]
+) -> None:
+    func = product(*dtypes)
+    assert count_flop(func) == 2 * 4 * 8 * 16
+    assert narrow_operands(func) == narrow
 
 
 def test_a_choice_is_no_operation() -> None:

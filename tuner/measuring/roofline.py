@@ -9,6 +9,7 @@ about what is correct.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, prod
 
@@ -23,7 +24,7 @@ from ...tensorir.stmt import Block, BufferStore, For
 from ...tensorir.text.parser import parse_func
 from ...vm.tensor import array
 from ...vm.timing import time_call
-from ..task import TuneTask, count_flop, geometric_mean
+from ..task import TuneTask, count_flop, geometric_mean, narrow_operands
 from ..tiling.tile_model import best_tile
 from .measure import build_kernel
 
@@ -86,13 +87,26 @@ def _accesses(func: PrimFunc) -> dict[int, float]:
 
 def roofline_seconds(task: TuneTask, peaks: Peaks) -> float:
     """The least time of a call; at several sizes the geometric mean."""
-    widest = max([p.dtype.bits for p in task.func.buffers if p.dtype.is_float], default=32)
-    flops = peaks.flops / max(1.0, widest / 32)
+    flops = peaks.flops * times_float32(task.func, task.target)
     found = []
     for func in task.instances:
         moved = bytes_of(func)
         found.append(max(count_flop(func) / flops, moved / peaks.bandwidth(moved)))
     return geometric_mean(found)
+
+
+def times_float32(func: PrimFunc, target: Target) -> float:
+    """How many times float32's rate a function's operations may have: by the widest floats, and by
+    what the CPU has for the narrow operands of its products."""
+    widest = max([p.dtype.bits for p in func.buffers if p.dtype.is_float], default=32)
+    return rate_of(widest, narrow_operands(func), target)
+
+
+def rate_of(widest: int, operands: Sequence[str], target: Target) -> float:
+    """``times_float32`` of a function whose widest floats have so many bits, and of its narrow
+    ``operands``."""
+    fastest = target.instructions.fastest(*operands)[1] if operands else 0.0
+    return max(32 / max(32, widest), fastest)
 
 
 def measure_peaks(target: Target, *, again: bool = False) -> Peaks:

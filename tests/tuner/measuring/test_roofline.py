@@ -14,6 +14,7 @@ from burnish.tuner.measuring.roofline import (
     bytes_of,
     measure_peaks,
     peak_product,
+    rate_of,
     roofline_seconds,
 )
 from burnish.tuner.task import TuneTask
@@ -54,6 +55,23 @@ def test_the_slower_bound_holds() -> None:
     )
     double = TuneTask("main", matmul(64, "float64"), TARGET)
     assert roofline_seconds(double, PEAKS) == pytest.approx(4 * 64**3 / 1e9)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "widest", "operands", "rate"),
+    [
+        ("znver4", 32, (), 1.0),
+        ("znver4", 64, (), 0.5),
+        ("znver4", 32, ("bfloat16", "bfloat16"), 2.0),
+        ("znver4", 32, ("int8", "int8"), 4.0),
+        ("sapphirerapids", 32, ("uint8", "int8"), 32.0),
+        ("haswell", 32, ("bfloat16", "bfloat16"), 1.0),
+    ],
+)
+def test_narrow_products_have_the_rate_of_their_instructions(
+    cpu: str, widest: int, operands: tuple[str, ...], rate: float
+) -> None:
+    assert rate_of(widest, operands, Target(f"llvm -mcpu={cpu}")) == rate
 
 
 @pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "x86-64-v3"])
