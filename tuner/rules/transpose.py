@@ -14,16 +14,18 @@ follow each other, so that each line is read and written while it is near.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from ...support.abi import LINE_BYTES
-from ...support.node import walk
+from ...support.node import Node, walk
 from ...support.target import Target
 from ...tensorir.arith import expr_key
 from ...tensorir.arith.linear import offset_of
 from ...tensorir.expr import BufferLoad, Call, Expr, IntImm, Mul, Var, is_const
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
+from ...tensorir.visitor import has_load, loads_in
 from ..tiling.lanes import lanes_of
 from ..tiling.sharing import points_of, share
 from ..workload import block_named, last_axis, uses_intrinsic
@@ -43,7 +45,7 @@ SHORT_AXIS = 128
 def fits_registers(block: Block, target: Target) -> bool:
     """Whether the block is a transpose of axes that fill a tile."""
     crossed = crossed_axis(block)
-    if crossed is None or _crossing_reads(block) is None:
+    if crossed is None or (_crossing_reads(block) is None and not _writes_across(block)):
         return False
     return min(_constants(block, crossed, lanes_of(target, block))) >= SMALLEST_SIDE
 
@@ -82,7 +84,6 @@ def transpose_in_registers(sch: Schedule, block: Block, target: Target, decide: 
     """Tiles of the last axis and of the one that loads run along, through registers."""
     crossed, reads = crossed_axis(block), _crossing_reads(block)
     assert crossed is not None
-    assert reads is not None
     decisions = decide(TransposeDecisions, block, block.name)
     side, along_rows = decisions.side, bool(decisions.along_rows)
     loops = sch.get_loops(block.name)
@@ -105,7 +106,13 @@ def _has_lines(block: Block, crossed: int, line: int) -> bool:
 
 
 def _by_lines(
-    sch: Schedule, name: str, side: int, line: int, reads: list[int], *, along_rows: bool
+    sch: Schedule,
+    name: str,
+    side: int,
+    line: int,
+    reads: list[int] | None,
+    *,
+    along_rows: bool,
 ) -> LoopRV:
     """Squares of tiles with sides of a cache line, and tiles where there is none; the outermost
     loop."""
@@ -132,7 +139,12 @@ def _by_lines(
 
 
 def _by_tiles(
-    sch: Schedule, name: BlockRV | str, side: int, reads: list[int], *, along_rows: bool
+    sch: Schedule,
+    name: BlockRV | str,
+    side: int,
+    reads: list[int] | None,
+    *,
+    along_rows: bool,
 ) -> LoopRV:
     """Tiles along the inner of the two innermost loops, strip after strip; the outermost loop."""
     first: list[LoopRV] = []
@@ -177,15 +189,18 @@ def _parts(
     return list(zip(names, sizes, strict=True))
 
 
-def _through_registers(sch: Schedule, name: BlockRV | str, reads: list[int], tiles: LoopRV) -> None:
+def _through_registers(
+    sch: Schedule, name: BlockRV | str, reads: list[int] | None, tiles: LoopRV
+) -> None:
     """Read the tiles that the two innermost loops write by rows into registers. Where columns fill
-    more of a vector than rows and the elements take long, they are computed in the order of what is
-    read, and the results go through registers instead."""
+    more of a vector than rows and the elements take long, or nothing says where the ``reads`` are
+    but data (None), they are computed in the order of what is read, and the results go through
+    registers instead."""
     *_, lines, lanes = sch.get_loops(name)
     block = block_named(sch.func, sch.get(name).name if isinstance(name, BlockRV) else name)
     high, wide = (sch.get(loop).extent for loop in (lines, lanes))
     is_high = isinstance(high, IntImm) and isinstance(wide, IntImm) and high.value > wide.value
-    if is_high and uses_intrinsic(block) and _reads_only_across(block):
+    if reads is None or (is_high and uses_intrinsic(block) and _reads_only_across(block)):
         copy = sch.cache_write(name, 0, "register")
         sch.reverse_compute_at(copy, tiles)
         sch.reorder(lanes, lines)
@@ -259,10 +274,33 @@ def _reads_only_across(block: Block) -> bool:
     )
 
 
+def _writes_across(block: Block) -> bool:
+    """Whether data say where the block reads across, the same for a whole tile
+    (``x[rows[i], k, j]``), and nothing else runs along what it writes along: then no tile of what
+    is read can be named before, but one of results can."""
+    crossing = _crossing_loads(block)
+    along = {_axis_along(block, n) for n in crossing}
+    if len(along) != 1 or any(_reads_beyond(block, n) for n in crossing):
+        return False
+    tile = {block.iter_vars[i].var for i in {last_axis(block), *along} if i is not None}
+    return all(
+        not any(v in tile for v in walk(n)) if n not in crossing else not _told_by_data(n, tile)
+        for n in loads_in(block.body)
+    )
+
+
+def _told_by_data(load: BufferLoad, axes: Container[Node]) -> bool:
+    """Whether data that depend on ``axes`` say where a load is."""
+    found = [n for i in load.indices for n in loads_in(i)]
+    return any(v in axes for n in found for v in walk(n))
+
+
 def _crossing_reads(block: Block) -> list[int] | None:
     """The positions, among the block's reads, of the buffers that it reads across; None where one
-    of them is read at several places, or along different axes."""
+    of them is read at several places, along different axes, or where data tell."""
     crossing = _crossing_loads(block)
+    if any(has_load(i) for n in crossing for i in n.indices):
+        return None
     buffers = {id(n.buffer) for n in crossing}
     axes = {_axis_along(block, n) for n in crossing}
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and id(n.buffer) in buffers]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.te.compute import Tensor
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
@@ -184,6 +185,54 @@ def test_a_buffer_read_at_one_place_twice_fits() -> None:
     work = Workload(build, lambda a: a.T * a.T + a.T, (40, 33))
     check_rule(work, "elementwise")
     assert "register" in scheduled(work.func)[1].script()
+
+
+ROWS = np.array([2, 0, 3, 3, 1, -1], np.int64)
+
+
+def check_looked_up(
+    build: Callable[[Tensor, Tensor], Tensor], axes: tuple[int, ...], target: Target
+) -> str:
+    """The numbers of a permuted array where ``ROWS`` tell what is read of it; the schedule."""
+    a = np.random.default_rng(0).standard_normal((4, 37, 50)).astype("float32")
+    rows = placeholder(ROWS.shape, "int64", name="rows")
+    x = placeholder(a.shape, "float32", name="x")
+    _, func = scheduled(create_prim_func([x, rows, build(x, rows)]), target=target)
+    expected = np.maximum(a.transpose(axes), 0)
+    expected = expected.take(ROWS, axes.index(0))
+    found = np.zeros(expected.shape, "float32")
+    call_native(func, a, ROWS, found)
+    np.testing.assert_array_equal(found, expected)
+    return func.script()
+
+
+@pytest.mark.parametrize("target", [native_target(), HASWELL])
+def test_where_data_tell_what_is_read_results_are_turned(target: Target) -> None:
+    def build(x: Tensor, rows: Tensor) -> Tensor:
+        return op.take(op.relu(op.permute_dims(x, (0, 2, 1))), rows, axis=0)
+
+    text = check_looked_up(build, (0, 2, 1), target)
+    assert "take_register[" in text
+    assert "x_register" not in text
+
+
+@pytest.mark.parametrize("target", [native_target(), HASWELL])
+def test_places_that_each_lane_reads_by_itself_are_no_tile(target: Target) -> None:
+    def build(x: Tensor, rows: Tensor) -> Tensor:
+        return op.take(op.relu(op.permute_dims(x, (2, 1, 0))), rows, axis=2)
+
+    assert "register" not in check_looked_up(build, (2, 1, 0), target)
+
+
+def test_an_operand_along_the_rows_is_not_gathered_to_turn_what_data_tell() -> None:
+    def build(x: Tensor, rows: Tensor, y: Tensor) -> Tensor:
+        return op.add(op.take(op.permute_dims(x, (0, 2, 1)), rows, axis=0), y)
+
+    x, y = (placeholder(s, "float32", name=n) for s, n in (((4, 37, 50), "x"), ((6, 50, 37), "y")))
+    rows = placeholder(ROWS.shape, "int64", name="rows")
+    func = create_prim_func([x, rows, y, build(x, rows, y)])
+    assert not fits_registers(blocks_in_order(func)[-1], SKYLAKE)
+    assert "register" not in scheduled(func)[1].script()
 
 
 def test_crossed_axis() -> None:
