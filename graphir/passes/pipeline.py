@@ -15,6 +15,7 @@ from .bind_params import BindParams
 from .bind_symbolic_vars import BindSymbolicVars
 from .canonicalize import Canonicalize
 from .channels_last import ChannelsLast
+from .collapse_kept_axes import CollapseKeptAxes
 from .collapse_leading_dims import CollapseLeadingDims
 from .combine_parallel_matmul import CombineParallelMatmul
 from .dead_code_elimination import DeadCodeElimination
@@ -48,6 +49,7 @@ PASSES: tuple[type[Pass], ...] = (
     BindSymbolicVars,
     Canonicalize,
     ChannelsLast,
+    CollapseKeptAxes,
     CollapseLeadingDims,
     CombineParallelMatmul,
     DecomposeConvTranspose,
@@ -106,6 +108,7 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
             DeadCodeElimination(),
             FuseOps(),
             FusePrimFuncs(),
+            CollapseKeptAxes(),
             DeadCodeElimination(),
         ),
     },
