@@ -275,12 +275,13 @@ def _reads_only_across(block: Block) -> bool:
 
 
 def _writes_across(block: Block) -> bool:
-    """Whether data say where the block reads across, the same for a whole tile
-    (``x[rows[i], k, j]``), and nothing else runs along what it writes along: then no tile of what
-    is read can be named before, but one of results can."""
+    """Whether a tile of results can be computed along what is read, where no tile of what is read
+    can be named before: data say where it is, the same for a whole tile (``x[rows[i], k, j]``), or
+    conditions do (``x[i, k, j] if i < 8 else y[i - 8, k, j]``). Nothing else runs along what is
+    written."""
     crossing = _crossing_loads(block)
     along = {_axis_along(block, n) for n in crossing}
-    if len(along) != 1 or any(_reads_beyond(block, n) for n in crossing):
+    if len(along) != 1:
         return False
     tile = {block.iter_vars[i].var for i in {last_axis(block), *along} if i is not None}
     return all(

@@ -224,6 +224,33 @@ def test_places_that_each_lane_reads_by_itself_are_no_tile(target: Target) -> No
     assert "register" not in check_looked_up(build, (2, 1, 0), target)
 
 
+@pytest.mark.parametrize("target", [native_target(), HASWELL])
+@pytest.mark.parametrize("shape", [(8, 3, 70), (5, 33, 20), (2, 16, 16)])
+def test_where_conditions_tell_what_is_read_results_are_turned(
+    target: Target, shape: tuple[int, ...]
+) -> None:
+    def build(a: Tensor, b: Tensor) -> Tensor:
+        return op.concat([op.permute_dims(a, (0, 2, 1)), op.permute_dims(b, (0, 2, 1))], 0)
+
+    def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.concatenate([a.mT, b.mT], 0)
+
+    work = Workload(build, reference, shape, shape)
+    _, func = scheduled(work.func, target=target)
+    assert "concat_register[" in func.script()
+    work.check(func)
+
+
+@pytest.mark.parametrize("target", [native_target(), HASWELL])
+def test_a_border_of_what_is_turned_is_not_read(target: Target) -> None:
+    def build(a: Tensor) -> Tensor:
+        return op.permute_dims(op.pad(op.relu(a), (3, 3, 2, 2)), (1, 0))
+
+    work = Workload(build, lambda a: np.pad(np.maximum(a, 0), ((3, 3), (2, 2))).T, (40, 37))
+    _, func = scheduled(work.func, target=target)
+    work.check(func)
+
+
 def test_an_operand_along_the_rows_is_not_gathered_to_turn_what_data_tell() -> None:
     def build(x: Tensor, rows: Tensor, y: Tensor) -> Tensor:
         return op.add(op.take(op.permute_dims(x, (0, 2, 1)), rows, axis=0), y)
