@@ -37,6 +37,7 @@ from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore, SeqStmt
 from ..tiling.lanes import up_to_power, vectorize_loop
 from ..tiling.register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
+from ..tiling.row_axes import SHORT
 from ..tiling.sharing import points_of, share_tiles
 from ..tiling.tile_model import (
     STEPS,
@@ -63,7 +64,7 @@ from ..workload import (
     product_of,
     static_extent,
 )
-from .reduction import SHORT, vectorize_terms
+from .reduction import vectorize_terms
 from .rule import Decide, Decisions, Rule, choice
 from .trial import attempt
 

@@ -33,7 +33,15 @@ from ...tensorir.stmt import Block, BlockRealize, SeqStmt
 from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import lanes_of, up_to_power, vectorize_loop, write_out
 from ..tiling.long_sums import block_long_sum
-from ..tiling.nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
+from ..tiling.nests import (
+    Nest,
+    accesses,
+    common_nests,
+    in_memory_order,
+    nest_of,
+    spatial_axes,
+)
+from ..tiling.row_axes import SHORT, goes_in_steps, is_one_axis, turns_of
 from ..tiling.sharing import points_of, share
 from ..workload import (
     block_named,
@@ -59,8 +67,6 @@ from .trial import attempt
 
 TOGETHER = "*"
 """The part whose decisions are about all blocks that have rows in common."""
-SHORT = 8
-"""Terms of a sum that are not worth vectors."""
 PREFETCHED = 4
 """Vectors of a row from which the next row is fetched ahead."""
 FINAL_LANES = 4
@@ -200,7 +206,7 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, wanted: int) -> None
     """Vectorise what runs within a row, ``wanted`` vectors at a time. Axes of one extent are cut at
     one place in all nests, so that each part of a row reads what the same part of another nest
     wrote."""
-    inner = [(n, _gather_loops(sch, n, wanted * lanes_of(target, n.block))) for n in nests]
+    inner = [(n, _gather_loops(sch, n, wanted, target)) for n in nests]
     done = _reduce_as_made(sch, inner, target, wanted)
     again = _read_again(nests) if not done and next_rows_fit(nests, target) else set()
     for nest, loop in inner:
@@ -222,6 +228,8 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, wanted: int) -> None
                 _vectorize_guarded(sch, loop, min(lanes, up_to_power(extent.value)))
         else:
             width = min(lanes * wanted, up_to_power(extent.value + 1) // 2)
+            if (turns := turns_of(nest, target)) > 1:
+                width = math.lcm(lanes, turns)
             if is_reduction(nest.block):
                 size = (len(nest.kept), extent.value, width, lanes)
                 vectorize_terms(sch, nest.block.name, *size, fetch=nest.block.name in again)
@@ -330,9 +338,10 @@ def _apart(extents: list[Expr], width: int) -> int:
     return symbolic if math.prod(sizes) % width == 0 else max(symbolic, len(extents) - 2)
 
 
-def _gather_loops(sch: Schedule, nest: Nest, width: int) -> LoopRV | None:
+def _gather_loops(sch: Schedule, nest: Nest, wanted: int, target: Target) -> LoopRV | None:
     """Order a nest's loops (kept, of one iteration, the rest), fuse the rest where memory runs
-    through it in order; the innermost loop of the rest, which is to have ``width`` partial sums."""
+    through it in order; the innermost loop of the rest, which is to have ``wanted`` vectors of
+    partial sums."""
     loops = sch.get_loops(nest.block.name)
     order = [*nest.kept, *nest.units, *nest.rest]
     if order != sorted(order):
@@ -340,34 +349,14 @@ def _gather_loops(sch: Schedule, nest: Nest, width: int) -> LoopRV | None:
     if not nest.rest:
         return None
     rest = [loops[i] for i in nest.rest]
-    if len(rest) > 1 and _is_one_axis(nest):
+    if len(rest) > 1 and (is_one_axis(nest) or goes_in_steps(nest)):
         if is_reduction(nest.block):
+            width = wanted * lanes_of(target, nest.block)
             rest = rest[_apart([sch.get(loop).extent for loop in rest], width) :]
         return sch.fuse(*rest) if len(rest) > 1 else rest[0]
+    if turns_of(nest, target) > 1:
+        return sch.fuse(*rest[-2:])
     return rest[-1]
-
-
-def _is_one_axis(nest: Nest) -> bool:
-    """Whether the rest axes are the last dimensions, in order and whole, of all they index."""
-    variables = [nest.block.iter_vars[i].var for i in nest.rest]
-    extents = [nest.block.iter_vars[i].dom.extent for i in nest.rest]
-    count = len(variables)
-    if not all(isinstance(e, IntImm) for e in extents[1:]):
-        return False
-    for a in accesses(nest.block):
-        used = [i for i in a.indices if any(i is v for v in variables)]
-        if not used:
-            if any(n is v for i in a.indices for n in walk(i) for v in variables):
-                return False
-            continue
-        last, shape = a.indices[-count:], a.buffer.shape[-count:]
-        if len(used) != count or len(last) != count or a.buffer.strides:
-            return False
-        if not all(i is v for i, v in zip(last, variables, strict=True)):
-            return False
-        if not all(same_extent(s, e) for s, e in zip(shape[1:], extents[1:], strict=True)):
-            return False
-    return True
 
 
 def vectorize_terms(

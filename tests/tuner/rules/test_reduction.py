@@ -24,7 +24,7 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.reduction import SHORT
+from burnish.tuner.tiling.row_axes import SHORT
 
 
 def softmax(axis: int, *shape: int | str) -> Workload:
