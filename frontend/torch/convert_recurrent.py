@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Node
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
 from ...graphir.expr import Atom
 from .registry import Context, converts
@@ -28,7 +29,9 @@ _CELLS: dict[Any, str] = {
     torch.rnn_tanh: "rnn_tanh",
     torch.rnn_relu: "rnn_relu",
 }
-_DTYPES = (torch.float32, torch.float64)
+_HALVES = (torch.float16, torch.bfloat16)
+"""Computed in float32, and rounded once: the operator has no kernels for them."""
+_DTYPES = (torch.float32, torch.float64, *_HALVES)
 
 
 @torch.library.custom_op("burnish::recurrent", mutates_args=())
@@ -80,7 +83,10 @@ class WholeLayers(TorchFunctionMode):
     ) -> Any:
         cell = _CELLS.get(func)
         if cell is not None and not kwargs and _is_plain(args):
-            return _layers(cell, *args)
+            if args[0].dtype not in _HALVES:
+                return _layers(cell, *args)
+            wide = pytree.tree_map_only(Tensor, Tensor.float, list(args))
+            return tuple([found.to(args[0].dtype) for found in _layers(cell, *wide)])
         return func(*args, **(kwargs or {}))
 
 

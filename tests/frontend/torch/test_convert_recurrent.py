@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -80,16 +81,32 @@ def test_float64_and_a_model_around_it() -> None:
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 def test_what_is_left_to_torch_is_written_out() -> None:
-    for module, x in (
-        (layer("lstm", 6, 8, proj_size=3), torch.randn(4, 2, 6)),
-        (layer("gru", 6, 8).half(), torch.randn(4, 2, 6).half()),
-    ):
-        model = burnish.compile(module, (x,))
-        assert "recurrent" not in model.script("00-import")
+    module, x = layer("lstm", 6, 8, proj_size=3), torch.randn(4, 2, 6)
+    model = burnish.compile(module, (x,))
+    assert "recurrent" not in model.script("00-import")
+    with torch.no_grad():
+        wanted = pytree.tree_leaves(module(x))
+    for one, other in zip(pytree.tree_leaves(model(x)), wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "tanh"])
+def test_half_precision_of_named_lengths(kind: str, dtype: torch.dtype) -> None:
+    module = layer(kind, 6, 8, bidirectional=True)
+    exact = copy.deepcopy(module).double()
+    x = torch.randn(4, 2, 6).to(dtype)
+    model = burnish.compile(module.to(dtype), (x,), dynamic_shapes=({0: "steps"},))
+    assert "recurrent" in model.script("00-import")
+    exact.load_state_dict(module.state_dict())
+    for steps in (1, 9):
+        x = torch.randn(steps, 2, 6).to(dtype)
         with torch.no_grad():
-            wanted = pytree.tree_leaves(module(x))
+            wanted = pytree.tree_leaves(exact(x.double()))
         for one, other in zip(pytree.tree_leaves(model(x)), wanted, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-2)
+            assert one.dtype is dtype
+            error = 4 * torch.finfo(dtype).eps
+            torch.testing.assert_close(one.double(), other, rtol=error, atol=error)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru", "tanh", "relu"])
