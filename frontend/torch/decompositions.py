@@ -366,6 +366,8 @@ def slice_scatter(
     if step != 1:
         result: Tensor = _STEPWISE(x, source, dim, start, end, step)
         return result
+    if start is not None and start < 0 and isinstance(x.shape[dim], torch.SymInt):
+        start = torch.sym_max(x.shape[dim] + start, 0)  # the axis may be shorter
     front = aten.slice.Tensor(x, dim, 0, 0 if start is None else start)
     first = front.shape[dim] + source.shape[dim]
     behind = x.narrow(dim, first, x.shape[dim] - first)

@@ -18,6 +18,7 @@ import torch
 
 from ...graphir.dim import dim_equal
 from ...support.errors import FrontendError
+from ...tensorir.arith.one_size import simplest
 from ...tensorir.expr import Expr, IntImm, Var, as_expr, floordiv, floormod, maximum, minimum
 from ...tensorir.visitor import free_vars, substitute
 from ..resize import scaled_size
@@ -154,7 +155,7 @@ class SymbolTable:
         """
         if not isinstance(size, torch.SymInt):
             return as_expr(int(size))
-        found = self.expression(size.node.expr)
+        found = simplest(self.expression(size.node.expr))
         return next((kept for kept, gone in self.alike if dim_equal(found, gone)), found)
 
     def expression(self, e: Any) -> Expr:

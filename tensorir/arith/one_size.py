@@ -57,18 +57,25 @@ class _Tail:
 
 
 def simplest(dim: Expr) -> Expr:
-    """The shortest part of a dim that is equal to it for every size; the dim where none is."""
+    """The shortest part of a dim that is equal to it for every size; where none is, the dim made of
+    the simplest of its parts."""
     parts = [*_parts(dim)]
     if len(parts) > LONGEST or not any(isinstance(p, (Min, Max)) for p in parts):
         return dim
-    variables = free_vars([dim])
-    if len(variables) != 1:
-        return dim
+    if len(free_vars([dim])) != 1:
+        return _of_simplest(dim)
     lengths = {id(p): sum(1 for _ in _parts(p)) for p in parts}
     for part in sorted(parts[1:], key=lambda p: lengths[id(p)]):
         if not isinstance(part, IntImm) and is_same(dim, part):
             return part
-    return dim
+    return _of_simplest(dim)
+
+
+def _of_simplest(dim: Expr) -> Expr:
+    if not isinstance(dim, BinaryOp):
+        return dim
+    a, b = simplest(dim.a), simplest(dim.b)
+    return dim if a is dim.a and b is dim.b else type(dim)(a, b)
 
 
 def is_same(a: Expr, b: Expr) -> bool:

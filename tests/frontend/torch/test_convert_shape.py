@@ -211,3 +211,29 @@ def test_pads_that_cut_axes_of_named_sizes() -> None:
         dynamic_shapes=(({1: "n"},),),
         also=[(torch.arange(2.0 * n).reshape(2, n),) for n in (2, 3, 9)],
     )
+
+
+def test_the_last_rows_of_a_named_axis_however_short() -> None:
+    def written(begin: int | None, end: int | None, value: float) -> Any:
+        def write(x: torch.Tensor) -> torch.Tensor:
+            y = x.clone()
+            y[begin:end] *= value
+            y[begin:end, :2] = 0
+            return y
+
+        return write
+
+    check_all(
+        {
+            "repeated": lambda x: x[-2:].repeat(2, 1),
+            "tiled": lambda x: x[-2:].tile(2, 2).reshape(-1),
+            "each twice": lambda x: x[-2:].repeat_interleave(2, 0),
+            "written": written(-5, None, 2),
+            "written but the last": written(-5, -2, 2),
+            "written in front": written(None, 5, 3),
+            "written but for two": written(None, -2, 3),
+        },
+        torch.randn(7, 3),
+        dynamic_shapes=(({0: "n"},),),
+        also=[(torch.randn(n, 3),) for n in (1, 2, 4, 5, 6, 12)],
+    )

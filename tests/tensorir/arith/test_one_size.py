@@ -26,6 +26,8 @@ def dim(text: str) -> Expr:
         ("max(min(1 + n, min(1, n) + n) - 1, 0)", "n"),
         ("max((n + 1) // 2, n // 2)", "(n + 1) // 2"),
         ("max(n - 1, 0)", "max(n - 1, 0)"),
+        ("max(min(n, 2), 0) * m", "min(n, 2) * m"),
+        ("max(n - max(n - 2, 0), 0) * 2", "(n - max(n - 2, 0)) * 2"),
         ("max(n, m - m)", "max(n, m - m)"),
         ("min(n, 512)", "min(n, 512)"),
         ("max(n * n, 0)", "max(n * n, 0)"),
