@@ -15,18 +15,18 @@ from ...tensorir.expr import Expr, IntImm, floordiv
 from .registry import Context, arguments, base_name, converts, integers
 
 
-def _spread(value: Any, count: int) -> tuple[int, ...]:
+def spread(value: Any, count: int) -> tuple[int, ...]:
     """One int for all dims, or one each."""
     found = integers(value)
     return found * count if len(found) == 1 else found
 
 
-def _both(values: Sequence[int]) -> tuple[int, ...]:
+def both(values: Sequence[int]) -> tuple[int, ...]:
     """The same padding before and after each dim."""
     return tuple([v for v in values for _ in range(2)])
 
 
-def _batched(context: Context, x: Atom, count: int, apply: Callable[[Atom], Var]) -> Var:
+def batched(context: Context, x: Atom, count: int, apply: Callable[[Atom], Var]) -> Var:
     """Apply to ``x``, which may lack its batch dim, as torch's spatial operators allow."""
     if context.type(x).ndim == count + 2:
         return apply(x)
@@ -44,13 +44,13 @@ def conv(context: Context, node: Node) -> Var:
     count = context.type(w).ndim - 2
     if given.get("transposed"):
         return _transposed(context, given, x, w, given["output_padding"])
-    strides, dilation = (_spread(given[k], count) for k in ("stride", "dilation"))
+    strides, dilation = (spread(given[k], count) for k in ("stride", "dilation"))
     padding = _padding(given["padding"], context.type(w), strides, dilation)
     operands = [] if given.get("bias") is None else [context.operand(given["bias"])]
     if not isinstance(given["groups"], int):
         window = {"strides": strides, "padding": padding, "dilation": dilation}
         groups = context.dim(given["groups"])
-        return _batched(
+        return batched(
             context, x, count, lambda x: _in_groups(context, x, w, operands, groups, window)
         )
 
@@ -60,7 +60,7 @@ def conv(context: Context, node: Node) -> Var:
             strides=strides, padding=padding, dilation=dilation, groups=given["groups"],
         )  # fmt: skip
 
-    return _batched(context, x, count, apply)
+    return batched(context, x, count, apply)
 
 
 @converts("aten.im2col.default")
@@ -70,7 +70,7 @@ def im2col(context: Context, node: Node) -> Var:
     kernel = integers(given["kernel_size"])
     window = {
         "strides": integers(given["stride"]),
-        "padding": _both(integers(given["padding"])),
+        "padding": both(integers(given["padding"])),
         "dilation": integers(given["dilation"]),
     }
 
@@ -82,7 +82,7 @@ def im2col(context: Context, node: Node) -> Var:
         width = product([channels, *[IntImm(k) for k in kernel]])
         return context.reshape(columns, (batch, width, product(places)))
 
-    return _batched(context, context.operand(given["self"]), 2, apply)
+    return batched(context, context.operand(given["self"]), 2, apply)
 
 
 def _in_groups(
@@ -124,7 +124,7 @@ def _padding(
     if value == "valid":
         return (0,) * (2 * count)
     if value != "same":
-        return _both(_spread(value, count))
+        return both(spread(value, count))
     if any(s != 1 for s in strides):
         raise InternalError(f"torch let padding='same' pass with strides {tuple(strides)}")
     found: list[int] = []
@@ -147,7 +147,7 @@ def _transposed(context: Context, given: Any, x: Atom, w: Atom, extra: Any) -> V
     """What is padded beyond the kernel's reach is cut off the result."""
     count = context.type(w).ndim - 2
     operands = [] if given.get("bias") is None else [context.operand(given["bias"])]
-    padding, dilation = (_spread(given[k], count) for k in ("padding", "dilation"))
+    padding, dilation = (spread(given[k], count) for k in ("padding", "dilation"))
     reach = [
         (static_value(k) or 1) * d - d
         for k, d in zip(context.type(w).shape[2:], dilation, strict=True)
@@ -157,10 +157,10 @@ def _transposed(context: Context, given: Any, x: Atom, w: Atom, extra: Any) -> V
     def apply(x: Atom) -> Var:
         y = context.op(
             "conv_transpose", x, w, *operands,
-            strides=_spread(given["stride"], count),
-            padding=_both([p - c for p, c in zip(padding, cuts, strict=True)]),
+            strides=spread(given["stride"], count),
+            padding=both([p - c for p, c in zip(padding, cuts, strict=True)]),
             dilation=dilation,
-            output_padding=_spread(extra, count),
+            output_padding=spread(extra, count),
             groups=context.static(given["groups"], "the number of its groups"),
         )  # fmt: skip
         if not any(cuts):
@@ -170,7 +170,7 @@ def _transposed(context: Context, given: Any, x: Atom, w: Atom, extra: Any) -> V
             end=tuple([-c or None for c in cuts]),
         )  # fmt: skip
 
-    return _batched(context, x, count, apply)
+    return batched(context, x, count, apply)
 
 
 # -- pooling -------------------------------------------------------------------------------------
@@ -182,18 +182,18 @@ def max_pool(context: Context, node: Node) -> Any:
     """The indices of the forms that have them cannot be imported."""
     given = arguments(node)
     count = _dims(node)
-    kernel = _spread(given["kernel_size"], count)
+    kernel = spread(given["kernel_size"], count)
 
     def apply(x: Atom) -> Var:
         return context.op(
             "max_pool", x, kernel=kernel,
-            strides=_spread(given.get("stride") or kernel, count),
-            padding=_both(_spread(given["padding"], count)),
-            dilation=_spread(given["dilation"], count),
+            strides=spread(given.get("stride") or kernel, count),
+            padding=both(spread(given["padding"], count)),
+            dilation=spread(given["dilation"], count),
             ceil_mode=bool(given["ceil_mode"]),
         )  # fmt: skip
 
-    result = _batched(context, context.operand(given["self"]), count, apply)
+    result = batched(context, context.operand(given["self"]), count, apply)
     return [result] if "indices" in base_name(node) else result
 
 
@@ -201,19 +201,19 @@ def max_pool(context: Context, node: Node) -> Any:
 def avg_pool(context: Context, node: Node) -> Var:
     given = arguments(node)
     count = _dims(node)
-    kernel = _spread(given["kernel_size"], count)
+    kernel = spread(given["kernel_size"], count)
 
     def apply(x: Atom) -> Var:
         return context.op(
             "avg_pool", x, kernel=kernel,
-            strides=_spread(given.get("stride") or kernel, count),
-            padding=_both(_spread(given["padding"], count)),
+            strides=spread(given.get("stride") or kernel, count),
+            padding=both(spread(given["padding"], count)),
             ceil_mode=bool(given["ceil_mode"]),
             count_include_pad=bool(given["count_include_pad"]),
             divisor=given.get("divisor_override"),
         )  # fmt: skip
 
-    return _batched(context, context.operand(given["self"]), count, apply)
+    return batched(context, context.operand(given["self"]), count, apply)
 
 
 @converts(
@@ -227,12 +227,12 @@ def adaptive_pool(context: Context, node: Node) -> Any:
     given = arguments(node)
     count = _dims(node)
     mode = "max" if "max" in base_name(node) else "avg"
-    sizes = _spread(given["output_size"], count)
+    sizes = spread(given["output_size"], count)
 
     def apply(x: Atom) -> Var:
         return context.op("adaptive_pool", x, output_size=sizes, mode=mode)
 
-    result = _batched(context, context.operand(given["self"]), count, apply)
+    result = batched(context, context.operand(given["self"]), count, apply)
     return [result] if mode == "max" else result
 
 

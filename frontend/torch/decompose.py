@@ -41,7 +41,7 @@ from .export import error_text, quiet_torch
 from .exportable_functions import LOOKS
 from .fallback import can_fall_back, has_complex
 from .functionalize import functionalized, is_write
-from .registry import REGISTRY, arguments, operator_name
+from .registry import REGISTRY, arguments, location, operator_name
 
 _FURTHER_ROWS = (
     decompositions_image, decompositions_counting, decompositions_data, decompositions_gamma,
@@ -150,7 +150,8 @@ def _decomposed(
 def _is_missing(node: Node) -> bool:
     """Whether an operator has no converter for what is used of it."""
     return (
-        _wants_others(node)
+        _divides_sizes(node)
+        or _wants_others(node)
         or _trains(node)
         or _has_mask(node)
         or _counts_sizes(node)
@@ -193,6 +194,24 @@ def _counts_sizes(node: Node) -> bool:
     return node.target is torch.ops.aten.linspace.default and any(
         isinstance(argument, Node) for argument in node.args
     )
+
+
+def _divides_sizes(node: Node) -> bool:
+    """Whether named sizes are divided into windows, more than one; their indices stay refused."""
+    if "adaptive" not in str(node.target) or "_backward" in str(node.target):
+        return False
+    x, sizes = node.args[:2]
+    assert isinstance(x, Node)
+    assert isinstance(sizes, (list, tuple))
+    named = [isinstance(s, torch.SymInt) for s in x.meta["val"].shape[-len(sizes) :]]
+    is_divided = any(n and size != 1 for n, size in zip(named, sizes, strict=True))
+    is_divided = is_divided or any(isinstance(size, Node) for size in sizes)
+    if is_divided and _wants_others(node):
+        raise FrontendError(
+            f"{operator_name(node)} at {location(node)}: the indices of maxima of an image of "
+            "named sizes cannot be compiled; leave return_indices out, or make the dims static."
+        )
+    return is_divided
 
 
 def _has_mask(node: Node) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from .decompositions import aten, decomposes
 
@@ -168,6 +169,10 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
     """Windows that divide the axes evenly; those that are shorter than others read an element
     twice."""
     dims = len(output_size)
+    if any(isinstance(size, torch.SymInt) for size in (*x.shape[-dims:], *output_size)):
+        for axis, out in enumerate(output_size, -dims):
+            x = _maximum_of_windows(x, axis, out)
+        return x, torch.zeros_like(x, dtype=torch.int64)  # which nobody asks for
     places = []
     for size, out in zip(x.shape[-dims:], output_size, strict=True):
         row = torch.arange(out, device=x.device)
@@ -181,6 +186,51 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
     assert values is not None
     inside = [torch.ones_like(p, dtype=torch.bool) for p in places]
     return values, _places_of(x, values, places, inside)
+
+
+@decomposes(
+    aten.adaptive_avg_pool1d.default, aten.adaptive_avg_pool2d.default,
+    aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool2d.default,
+    aten._adaptive_avg_pool3d.default,
+)  # fmt: skip
+def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
+    """Of images of named sizes: a mean along one axis after the other, since windows are boxes."""
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    for axis, out in enumerate(output_size, -len(output_size)):
+        wide = _mean_of_windows(wide, axis, out)
+    return wide.to(x.dtype)
+
+
+def _windows(size: int, out: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of windows that divide an axis evenly: the places of their elements, of the last one again
+    where there is none, which of them there are, and how many."""
+    row = torch.arange(out).unsqueeze(-1)
+    first, end = row * size // out, ((row + 1) * size + (out - 1)) // out
+    at = first + torch.arange((size + (out - 1)) // out + 1)
+    return torch.minimum(at, end - 1), at < end, end - first
+
+
+def _mean_of_windows(x: Tensor, axis: int, out: int) -> Tensor:
+    size = x.shape[axis]
+    if out == 1:
+        return x.mean(axis, keepdim=True)
+    if statically_known_true(size == out):
+        return x
+    at, is_there, count = _windows(size, out)
+    behind = [1] * (-1 - axis)
+    taken = x.index_select(axis, at.reshape(-1)).unflatten(axis, (out, at.shape[1]))
+    is_there, count = is_there.reshape(*is_there.shape, *behind), count.reshape(out, *behind)
+    return torch.where(is_there, taken, 0).sum(axis) / count.to(x.dtype)
+
+
+def _maximum_of_windows(x: Tensor, axis: int, out: int) -> Tensor:
+    size = x.shape[axis]
+    if out == 1:
+        return x.amax(axis, keepdim=True)
+    if statically_known_true(size == out):
+        return x
+    at, _, _ = _windows(size, out)
+    return x.index_select(axis, at.reshape(-1)).unflatten(axis, (out, at.shape[1])).amax(axis)
 
 
 def _taken(x: Tensor, places: Sequence[Tensor]) -> Iterator[tuple[tuple[int, ...], Tensor]]:

@@ -92,7 +92,7 @@ _RANGE = re.compile(r"(\d+) <= (\S+) and \2 <= (\d+|IntInfinity\(\))")
 """A guard that says only how small and how large a size may be."""
 _FRACTION = re.compile(r"got (<=?|>=?) for (\w+) \1 (\d+)/(\d+)$")
 """What torch raises where a multiple of a size is to be less than a number, or more."""
-_MOST_GAPS = 8
+_MOST_GAPS = 16
 _MOST_TURNS = 3
 """Exports with other functions of sizes, each also in the files where the one before was asked."""
 _ROUNDINGS = 4
@@ -151,12 +151,28 @@ def _export_module(
             if program is None:
                 refused = None if bounds else error
                 program, is_oblivious = _export_with_gaps(module, plan, refused), False
-    for size in plan.doubtful if is_oblivious else {1, *plan.doubtful}:
+    for size in sorted({*plan.doubtful, *(() if is_oblivious else (1,))}, reverse=True):
+        _check_size(size, module, program, plan)
+    _leave_out_nothing(module, program, plan)
+    return program, plan
+
+
+def _check_size(
+    size: int, module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan
+) -> None:
+    """Raise FrontendError where the module computes something else at this size of its named dims,
+    or of one. Where it does so because short axes have less parts, dims are larger than that."""
+    if min([plan.least.get((i, axis), 0) for i, axis, _ in plan.places]) > size:
+        return
+    try:
         if not check_at_size(size, module, program, plan):
             for name in plan.names:
                 check_at_size(size, module, program, plan, name)
-    _leave_out_nothing(module, program, plan)
-    return program, plan
+    except FrontendError:
+        if size not in plan.doubtful:
+            raise
+        for i, axis, _ in plan.places:
+            plan.least[i, axis] = max(size + 1, plan.least.get((i, axis), 0))
 
 
 def _leave_out_nothing(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
@@ -204,10 +220,27 @@ def _export_with_gaps(
             program.graph.erase_node(node)
         program.graph.eliminate_dead_code()
         program.graph_module.recompile()
-        for name, size in gaps:
-            if not check_at_size(size, module, program, plan, name):
-                raise
+        for name, size in sorted(gaps, key=lambda gap: -gap[1]):
+            _check_gap(name, size, module, program, plan)
         return program
+
+
+def _check_gap(
+    name: str, size: int, module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan
+) -> None:
+    """Raise FrontendError where the module computes something else at a size that torch leaves out.
+    A dim is larger than one at which the module itself fails, or has less parts."""
+    own = [(i, axis) for i, axis, n in plan.places if n == name]
+    if min([plan.least.get(place, 0) for place in own]) > size:
+        return
+    try:
+        if check_at_size(size, module, program, plan, name):
+            return
+    except FrontendError:
+        if size not in plan.doubtful:
+            raise
+    for place in own:
+        plan.least[place] = max(size + 1, plan.least.get(place, 0))
 
 
 def _fails_at(condition: Any) -> list[int] | None:

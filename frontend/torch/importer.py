@@ -48,6 +48,7 @@ from . import (
     convert_shape,
     convert_sort,
     convert_window,
+    named_pools,
     numbers_of_data,
 )
 from .complex_leaves import ComplexLeaves
@@ -79,6 +80,7 @@ _CONVERTERS = (
     convert_shape,
     convert_sort,
     convert_window,
+    named_pools,
     numbers_of_data,
 )
 _OPERATOR_ROWS = ops

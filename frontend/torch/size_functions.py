@@ -11,11 +11,12 @@ size for its value is told.
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial, wraps
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -26,6 +27,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from .decompositions import decomposes
+from .named_pools import whole_pool
+from .named_windows import WINDOWS, window
 
 _OTHERS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent}/", "<")
 _EXPORT = (str(Path(__file__).with_name("export.py")), "_export")
@@ -104,6 +107,8 @@ class SizeFunctions(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
+        if func is torch.cdist:
+            return cdist(*args, **given)
         if func in _TABLE and any(map(is_named, pytree.tree_leaves((args, given)))):
             return _TABLE[func](*args, **given)
         if func in _SPLITS:
@@ -112,15 +117,21 @@ class SizeFunctions(TorchFunctionMode):
             return self._chunk(*args, **given)
         if func in _MAX_POOLS:
             return max_pool1d(*args, **given)
+        if func in _POOLS:
+            return _POOLS[func](*args, **given)
+        if func in _TENSOR_SPLITS:
+            return tensor_split(*args, **given)
         return func(*args, **given)
 
     def _chunk(self, input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
-        """``torch.chunk``. An axis of size 1 has no second half."""
+        """``torch.chunk``. Short axes have less chunks: of size 1 there is no second half."""
         found = _parts(input, chunks, dim)
         if found is None:
             return torch.chunk(input, chunks, dim)
-        if chunks == 2:
-            self.doubtful |= _ones(input.shape[dim])
+        size: Any = input.shape[dim]
+        if _whole(size % chunks) != 0:
+            few = {n for n in range(1, chunks**2) if -(-n // -(-n // chunks)) < chunks}
+            self.doubtful |= _sizes_giving(size, few)
         return found
 
 
@@ -229,6 +240,12 @@ def logspace(
     return torch.pow(base, powers).to(dtype or torch.get_default_dtype())
 
 
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = None) -> Tensor:
+    """Not by products, for which torch asks how many rows there are: the distances are one thing
+    either way (``decompositions.cdist``)."""
+    return torch.cdist(x1, x2, p, "donot_use_mm_for_euclid_dist")
+
+
 # -- numbers beside tensors ----------------------------------------------------------------------
 def pad(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
     """By zeros, and where those are, the number."""
@@ -297,15 +314,34 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> Sequence
 
 
 def _parts(x: Tensor, count: int, dim: int) -> Sequence[Tensor] | None:
-    """So many parts of an axis that is a multiple of that, or halves; None for any other, of which
-    ``torch.chunk`` makes a number that depends on the size."""
+    """So many parts of a named axis, as ``torch.chunk`` makes them of one that is long enough; None
+    for any other axis."""
     size: Any = x.shape[dim]
     if not is_named(size):
         return None
     if _whole(size % count) == 0:
         return torch.split(x, [size // count] * count, dim)
-    half = size // 2
-    return torch.split(x, [size - half, half], dim) if count == 2 else None
+    if count == 2:
+        half = size // 2
+        return torch.split(x, [size - half, half], dim)
+    part = (size + (count - 1)) // count
+    return _parts_of(x, dim, [*[part] * (count - 1), size - part * (count - 1)])
+
+
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Sequence[Tensor]:
+    """``torch.tensor_split``: so many parts of any axis, the first of which have one more."""
+    size: Any = input.shape[dim]
+    count = indices_or_sections
+    if not is_named(size) or not isinstance(count, int) or count < 1:
+        return torch.tensor_split(input, count, dim)
+    return _parts_of(input, dim, [(size + (count - 1 - i)) // count for i in range(count)])
+
+
+def _parts_of(x: Tensor, dim: int, lengths: Sequence[Any]) -> Sequence[Tensor]:
+    """Parts of an axis that follow one another, of these lengths."""
+    operator: Any = torch.ops.burnish.span
+    begins = itertools.accumulate(lengths[:-1], initial=0)
+    return tuple([operator(x, dim % x.ndim, a, n) for a, n in zip(begins, lengths, strict=True)])
 
 
 def _whole(size: Any) -> int | None:
@@ -316,18 +352,26 @@ def _whole(size: Any) -> int | None:
     return int(expr) if expr.is_Integer else None
 
 
-def _ones(size: Any) -> set[int]:
-    """The named sizes that may make this one 1."""
+def _sizes_giving(size: Any, few: Collection[int]) -> set[int]:
+    """The named sizes that may make this one of a few."""
     expr = size.node.expr
     symbols = list(expr.free_symbols)
     if len(symbols) > 1:
         return {1}
-    return {n for n in _SMALL_SIZES if expr.subs(symbols[0], n) == 1}
+    return {n for n in _SMALL_SIZES if expr.subs(symbols[0], n) in few}
 
 
 _MAX_POOLS = (torch.max_pool1d, nn.functional.max_pool1d)
 _SPLITS = (torch.split, Tensor.split)
 _CHUNKS = (torch.chunk, Tensor.chunk)
+_TENSOR_SPLITS = (torch.tensor_split, Tensor.tensor_split)
+_POOLS: dict[Any, Callable[..., Any]] = {
+    torch.max_pool2d: partial(whole_pool, "max", 2, torch.max_pool2d),
+    torch.max_pool3d: partial(whole_pool, "max", 3, torch.max_pool3d),
+    nn.functional.avg_pool1d: partial(whole_pool, "avg", 1, nn.functional.avg_pool1d),
+    nn.functional.avg_pool2d: partial(whole_pool, "avg", 2, nn.functional.avg_pool2d),
+    nn.functional.avg_pool3d: partial(whole_pool, "avg", 3, nn.functional.avg_pool3d),
+}
 _TABLE: dict[Any, Callable[..., Any]] = {
     torch.tensor: tensor,
     torch.as_tensor: as_tensor,
@@ -338,4 +382,5 @@ _TABLE: dict[Any, Callable[..., Any]] = {
     nn.functional.affine_grid: affine_grid,
     nn.functional.pad: pad,
     nn.functional.scaled_dot_product_attention: attention,
+    **{getattr(torch, f"{name}_window"): partial(window, name) for name in WINDOWS},
 }

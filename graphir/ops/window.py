@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...support.errors import ComputeError
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.operators.pool import pool_extent
 from ...tensorir.operators.window import arranged, parts_of, window_extent
@@ -209,13 +208,10 @@ def _pool(call: Call) -> Type:
         before, after = padding[2 * d : 2 * d + 2]
         if max(before, after) > (kernel[d] - 1) * dilation[d]:
             raise fail(call, f"padding={padding!r}", "less than the kernel")
-        try:
-            extent, _ = pool_extent(
-                size, kernel[d], strides[d], before, after, dilation[d],
-                ceil_mode=bool(attr(call, "ceil_mode")),
-            )  # fmt: skip
-        except ComputeError as error:
-            raise fail(call, str(error).rstrip("."), "static spatial dims") from None
+        extent, _ = pool_extent(
+            size, kernel[d], strides[d], before, after, dilation[d],
+            ceil_mode=bool(attr(call, "ceil_mode")),
+        )  # fmt: skip
         extents.append(extent)
     return _result(call, batch, channels, extents)
 

@@ -135,20 +135,22 @@ def _lowest(dtype: DType) -> float:
 def pool_extent(
     size: Expr, kernel: int, stride: int, before: int, after: int, dilation: int, *, ceil_mode: bool
 ) -> tuple[Expr, int]:
-    """The number of windows along an axis, and the elements that the last one reaches beyond the
-    padded axis (in ``ceil_mode`` alone). Raises ComputeError for a symbolic size in ``ceil_mode``.
-    """
+    """The number of windows along an axis, and the elements beyond the padded axis that they take
+    (in ``ceil_mode`` alone): those that the last one reaches over, of a symbolic size as many as it
+    may. No window starts in the padding behind an axis."""
     if not ceil_mode:
         return window_extent(size, kernel, stride, before, after, dilation), 0
+    far = (kernel - 1) * dilation
     if not isinstance(size, IntImm):
-        raise ComputeError("Pooling in ceil_mode needs static spatial dims.")
-    span = size.value + before + after - (kernel - 1) * dilation - 1
+        # Padded by one stride less 1, a quotient is rounded up, and by less than a window reaches
+        # beyond its first element, the last one starts inside.
+        beyond = min(stride - 1, far - after)
+        return window_extent(size, kernel, stride, before, after + beyond, dilation), beyond
+    span = size.value + before + after - far - 1
     count = -(-span // stride) + 1
     if (count - 1) * stride >= size.value + before:
         count -= 1  # the last window must start inside of the input or the padding before it
-    beyond = max(
-        0, (count - 1) * stride + (kernel - 1) * dilation + 1 - size.value - before - after
-    )
+    beyond = max(0, (count - 1) * stride + far + 1 - size.value - before - after)
     return IntImm(count, INDEX), beyond
 
 

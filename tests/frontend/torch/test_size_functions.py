@@ -10,7 +10,7 @@ import torch
 
 from burnish.frontend.torch import import_module
 from burnish.frontend.torch.size_functions import tensor
-from burnish.support.errors import FrontendError
+from burnish.support.errors import FrontendError, ShapeMismatchError
 from burnish.tests.frontend.torch.oracle import One, check_all
 
 X = torch.linspace(-1, 1, 10).reshape(2, 5)
@@ -138,9 +138,55 @@ def test_parts_of_axes() -> None:
     )
 
 
+def test_parts_of_any_axis() -> None:
+    check_all(
+        {
+            "of three": lambda x: torch.cat(x.tensor_split(3, dim=1)[::-1], 1),
+            "the second of four": lambda x: torch.tensor_split(x, 4, -1)[1],
+            "at places": lambda x: torch.tensor_split(x, [2, 4], -1)[1],
+        },
+        X,
+        dynamic_shapes=NAMED,
+        also=OTHERS,
+    )
+
+
+def test_thirds_of_an_axis_that_is_long_enough() -> None:
+    """Of 4 elements there are two chunks."""
+
+    def thirds(x: torch.Tensor) -> torch.Tensor:
+        return torch.stack([part.sum(0) for part in x.chunk(3)])
+
+    x = torch.randn(7, 2)
+    imported = check_all(
+        {"thirds": thirds},
+        x,
+        dynamic_shapes=(({0: "n"},),),
+        also=[(torch.randn(n, 2),) for n in (5, 6, 8, 9, 10, 11)],
+    )
+    assert "dim n was exported for sizes of 5 and more." in imported.notes
+    with pytest.raises(ShapeMismatchError, match="n from 5 and more, got 4"):
+        imported.flatten_inputs((torch.randn(4, 2),), {})
+
+
+def test_distances_of_any_number_of_rows() -> None:
+    """torch takes products for more than 25 rows."""
+    check_all(
+        {
+            "of named rows": torch.cdist,
+            "p": lambda x, y: torch.cdist(x, y, p=1.0),
+        },
+        torch.randn(7, 3),
+        torch.randn(30, 3),
+        dynamic_shapes=(({0: "n"}, {0: "m"}),),
+        also=[(torch.randn(n, 3), torch.randn(m, 3)) for n, m in ((1, 1), (26, 25), (40, 31))],
+    )
+
+
 def test_halves_that_there_are_not() -> None:
-    with pytest.raises(FrontendError, match="something else where n is 1"):
-        import_module(One(lambda x: x.chunk(2, 1)[-1]).eval(), (X,), ({1: "n"},))
+    """Of a single element ``torch.chunk`` makes one chunk."""
+    imported = import_module(One(lambda x: x.chunk(2, 1)[-1]).eval(), (X,), ({1: "n"},))
+    assert "dim n was exported for sizes of 2 and more." in imported.notes
 
 
 def test_layers_of_torch_that_ask_are_told_by_the_models_line() -> None:

@@ -11,8 +11,11 @@ import torch
 from torch.nn import functional as F
 
 from burnish import te
+from burnish.graphir.dim import static_value, substitute_dim
 from burnish.support.errors import ComputeError
 from burnish.tensorir import operators as ops
+from burnish.tensorir.expr import IntImm, Var
+from burnish.tensorir.operators.pool import pool_extent
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import scheduled
 
@@ -125,11 +128,21 @@ def test_errors() -> None:
     x = te.placeholder((1, 3, 5, 5))
     with pytest.raises(ComputeError, match="a kernel of 2 sizes"):
         ops.max_pool(x, kernel=[3], strides=[1, 1], padding=[0] * 4, dilation=[1, 1])
-    with pytest.raises(ComputeError, match="ceil_mode needs static"):
-        ops.max_pool(
-            te.placeholder((1, 1, te.var("n"))),
-            kernel=[2], strides=[2], padding=[0, 0], dilation=[1], ceil_mode=True,
-        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pad", "dilation"),
+    [(2, 2, 0, 1), (3, 2, 1, 1), (1, 3, 0, 1), (2, 5, 0, 1), (3, 3, 1, 2), (4, 1, 2, 1)],
+)
+def test_windows_over_the_edge_of_a_symbolic_size(
+    kernel: int, stride: int, pad: int, dilation: int
+) -> None:
+    n = Var("n")
+    count, _ = pool_extent(n, kernel, stride, pad, pad, dilation, ceil_mode=True)
+    for size in range((kernel - 1) * dilation + 1, 40):
+        window = (kernel, stride, pad, pad, dilation)
+        wanted, _ = pool_extent(IntImm(size), *window, ceil_mode=True)
+        assert static_value(substitute_dim(count, {n: IntImm(size)})) == static_value(wanted)
 
 
 def test_the_mean_of_large_windows_is_exact_to_a_few_roundings() -> None:
