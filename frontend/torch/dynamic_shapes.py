@@ -49,8 +49,12 @@ class ExportPlan:
     """Sizes at which what is exported may not be the module: it was traced before."""
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
-    written: tuple[str, ...] = ()
+    scripted: tuple[str, ...] = ()
     """Attributes that scripts in the module set to something else while it was exported."""
+    assigned: tuple[str, ...] = ()
+    """Those that its own ``forward()`` sets, and the program does not."""
+    changed: tuple[torch.Tensor, ...] = ()
+    """The tensors of the module that the program writes in place."""
 
 
 def plan_export(

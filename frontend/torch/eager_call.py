@@ -1,8 +1,8 @@
 """Calls of a module in eager PyTorch that leave it, its inputs and the random numbers as they were.
 
 The module is called itself, never a copy: parameters are what takes the memory of most, and they
-stay. Buffers, which calls may write, are copied meanwhile: a module that holds its weights in
-buffers (those of int8) takes their memory twice.
+stay. Buffers and other tensors, which calls may write, are copied meanwhile: a module that holds
+its weights in buffers (those of int8) takes their memory twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 import torch
 from torch.utils import _pytree as pytree
 
+from .assignments import places_of
 from .scripted_modules import own_slots
+from .size_builtins import namespaces_of
 
 T = TypeVar("T")
 
@@ -33,19 +35,40 @@ def eager_call(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
 
 
 @contextlib.contextmanager
-def unchanged(module: torch.nn.Module) -> Iterator[None]:
-    """Whatever calls do with them, afterwards buffers are the same tensors with their values again,
-    and attributes, gradients and the state of random numbers what they were."""
-    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    with own_gradients(module), torch.random.fork_rng(devices=[]):
-        try:
-            with own_attributes(module):
-                yield
-        finally:
-            with torch.no_grad():
-                for buffer, before in kept:
-                    if not torch.equal(buffer, before):
-                        buffer.copy_(before)
+def unchanged(module: torch.nn.Module, also: Sequence[torch.Tensor] = ()) -> Iterator[None]:
+    """Whatever calls do with them, afterwards buffers and other tensors that the module holds, and
+    ``also``, are the same with their values again, and attributes, gradients and the state of
+    random numbers what they were."""
+    with (
+        own_values([*module.buffers(), *tensors_of(module), *also]),
+        own_gradients(module),
+        torch.random.fork_rng(devices=[]),
+        own_attributes(module),
+    ):
+        yield
+
+
+def tensors_of(module: torch.nn.Module) -> list[torch.Tensor]:
+    """The tensors that a module holds and that are no parameters, and those that have names in the
+    files its classes stand in."""
+    held = [p.value for p in places_of(module)]
+    held += [x for names in namespaces_of(module) for x in names.values()]
+    tensors = [x for x in held if isinstance(x, torch.Tensor)]
+    return [x for x in tensors if not isinstance(x, torch.nn.Parameter)]
+
+
+@contextlib.contextmanager
+def own_values(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Afterwards tensors have the values that they had before."""
+    held = {id(x): x for x in tensors}
+    kept = [(x, x.detach().clone()) for x in held.values()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, before in kept:
+                if not torch.equal(tensor, before):
+                    tensor.copy_(before)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
+from .assignments import differs_when_repeated, followed, written_in_place
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
     may_be_lost,
@@ -35,7 +36,15 @@ from .derivatives import (
     traced_below_autograd,
 )
 from .dynamic_shapes import ExportPlan, plan_export
-from .eager_call import eager_call, own_attributes, own_gradients, unchanged
+from .eager_call import (
+    copied,
+    eager_call,
+    own_attributes,
+    own_gradients,
+    own_values,
+    tensors_of,
+    unchanged,
+)
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .inference_tensors import without_gradients
@@ -53,6 +62,7 @@ from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SizeFunctions
 from .traced_data import traced_data
 from .unsaid_guards import TRIED, check_guards, is_true, near
+from .written_tensors import keep_written
 
 export_lock = threading.Lock()
 """torch traces one module a process at a time: a second thread would find its state occupied."""
@@ -138,7 +148,9 @@ def _export_module(
     _check_examples(args, kwargs)
     plan = plan_export(module, args, kwargs, dynamic_shapes)
     if not plan.names:
-        return _export(module, plan), plan
+        exported = _export(module, plan)
+        _check_repeated(module, args, kwargs, plan)
+        return exported, plan
     program, is_oblivious = _export_obliviously(module, plan), True
     if program is None:
         try:
@@ -154,7 +166,31 @@ def _export_module(
     for size in sorted({*plan.doubtful, *(() if is_oblivious else (1,))}, reverse=True):
         _check_size(size, module, program, plan)
     _leave_out_nothing(module, program, plan)
+    _check_repeated(module, args, kwargs, plan)
     return program, plan
+
+
+def _check_repeated(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+    plan: ExportPlan,
+) -> None:
+    """Refuse a module that computes something else when it is called again, because of what its
+    ``forward()`` has set and a compiled model cannot."""
+    if not plan.assigned:
+        return
+    given = (tuple(args), dict(kwargs or {}))
+    with warnings.catch_warnings(action="ignore"), unchanged(module, plan.changed):
+        if not differs_when_repeated(lambda: eager_call(module, *copied(given))):
+            return
+    names = ", ".join([f"self.{name}" for name in plan.assigned])
+    raise FrontendError(
+        f"forward() of {type(module).__name__} sets {names}, and gives something else when it is "
+        "called again, which cannot be compiled: what a model keeps from call to call are tensors "
+        "that stay of one dtype and one shape. Keep it in such a tensor, which is there before the "
+        "first call (self.register_buffer), or pass it as an input and return what it becomes."
+    )
 
 
 def _check_size(
@@ -354,8 +390,8 @@ def quiet_torch() -> Iterator[None]:
                 stack.callback(logger.setLevel, logger.level)
                 logger.setLevel(logging.CRITICAL)
         warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
-        # Recurrent layers keep their weights in a list, too, and tracing writes it.
-        warnings.filterwarnings("ignore", r"The tensor attributes? self\.(.*\.)?_flat_weights")
+        # What a module sets is followed; recurrent layers list their weights anew.
+        warnings.filterwarnings("ignore", r"The tensor attributes? self\.")
         for category in (DeprecationWarning, FutureWarning):
             warnings.filterwarnings("ignore", "", category, module=r"torch\.")
         yield
@@ -444,12 +480,15 @@ def _failing_calls() -> Iterator[None]:
         Tracer.call_module = call  # type: ignore[method-assign]
 
 
-def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> ExportedProgram:
-    asked: list[str] = []
+def _exporter(
+    module: torch.nn.Module, plan: ExportPlan, options: Mapping[str, Any]
+) -> Callable[..., ExportedProgram]:
+    """What exports a module once, and once more where its ``forward()`` sets tensors."""
 
-    def export(strict: bool = False) -> ExportedProgram:
+    def attempt(strict: bool = False) -> ExportedProgram:
         # Each attempt starts with the module as it is: a cache would keep tensors without values.
         with (
+            own_values(tensors_of(module)),
             own_attributes(module) as written,
             WholeLayers() if has_layers(module) else contextlib.nullcontext(),
         ):
@@ -462,9 +501,34 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
                 **options,
             )
         check_guards(program, plan)
-        plan.written = tuple(written)
+        plan.scripted = tuple(written)
         return program
 
+    def export(strict: bool = False) -> ExportedProgram:
+        if strict:  # torch would read the bytecode of what follows assignments, too
+            return attempt(strict)
+        with followed(module) as found:
+            try:
+                program = attempt()
+            except Exception:  # torch's own ways to follow an assignment, or the model's code
+                if not found.tensors:
+                    raise
+        plan.assigned = tuple(found.others)
+        if found.tensors:
+            with (
+                written_in_place(module, found.tensors) as lost,
+                followed(module) as found,
+            ):
+                program = attempt()
+            plan.assigned = (*lost, *found.others)
+        return program
+
+    return export
+
+
+def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> ExportedProgram:
+    asked: list[str] = []
+    export = _exporter(module, plan, options)
     try:
         with (
             quiet_torch(),
@@ -478,6 +542,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
         ):
             program = _with_named_sizes(export, module, plan, asked)
         give_class(program)
+        plan.changed = keep_written(program, module)
         return program
     except BurnishError:
         raise
@@ -707,13 +772,15 @@ def _agrees_at_size(
             kind = example.dtype if example.is_complex() else None
             leaves[i] = torch.rand(shape, dtype=kind, generator=generator).to(example.dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
-    with quiet_torch(), torch.no_grad(), unchanged(module):
+    with quiet_torch(), torch.no_grad():
         try:
-            expected = pytree.tree_leaves(eager_call(module, args, kwargs))
+            with unchanged(module, plan.changed):
+                expected = pytree.tree_leaves(copied(eager_call(module, args, kwargs)))
         except Exception:  # whatever the model's own code raises
             return False
         try:
-            found = run_program(program, leaves)
+            with unchanged(module, plan.changed):
+                found = copied(run_program(program, leaves))
         except Exception:  # what the module can do, the program must do
             found = []
     if len(found) != len(expected) or not all(map(_agree, found, expected)):

@@ -51,6 +51,7 @@ from . import (
     named_pools,
     numbers_of_data,
 )
+from .assignments import names_of_tensors
 from .complex_leaves import ComplexLeaves
 from .complex_pairs import BORDERS
 from .convert_index import refuses_negative
@@ -125,18 +126,26 @@ def import_module(
         if isinstance(error, TypeInferenceError) or error.__cause__ is not None:
             check_eager(module, example_inputs, example_kwargs or {})
         raise
+    names = {} if not imported.state else names_of_tensors(module)
     return replace(
         imported,
         seconds={"torch.export": exported - start, **imported.seconds},
-        notes=(*imported.notes, *([_frozen(plan.written)] if plan.written else ())),
+        notes=(
+            *imported.notes,
+            *([_frozen("the script", plan.scripted)] if plan.scripted else ()),
+            *([_frozen("forward()", plan.assigned)] if plan.assigned else ()),
+        ),
+        state=tuple(
+            [names.get(id(x), n) for n, x in zip(imported.state, imported.held, strict=True)]
+        ),
     )
 
 
-def _frozen(written: Sequence[str]) -> str:
-    """A note on attributes that a script writes, which calls of the model do not."""
+def _frozen(who: str, written: Sequence[str]) -> str:
+    """A note on attributes that a module sets, which calls of the model do not."""
     names = ", ".join(written)
     return (
-        f"the script writes {names}: the model's calls do not, and read what was there when it was "
+        f"{who} writes {names}: the model's calls do not, and read what was there when it was "
         "compiled. Buffers that are written in place (self.count.add_(1)) are kept up."
     )
 
@@ -301,17 +310,18 @@ def _imported(
     )
 
 
-_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+_MUTATIONS = ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION")
+_STATES = (InputKind.BUFFER, InputKind.PARAMETER)
 
 
 def _changed(program: ExportedProgram) -> list[str]:
     """The placeholders whose tensors the program changes, in the order of the results that they
     become. Raises FrontendError for other results that are no outputs."""
     specs = program.graph_signature
-    held = {s.target: s.arg.name for s in specs.input_specs if s.kind is InputKind.BUFFER}
+    held = {s.target: s.arg.name for s in specs.input_specs if s.kind in _STATES}
     found: list[str] = []
     for output in specs.output_specs:
-        if output.kind in _MUTATIONS:
+        if output.kind.name in _MUTATIONS:
             target = str(output.target)
             found.append(held.get(target, target))
         elif output.kind is not OutputKind.USER_OUTPUT:

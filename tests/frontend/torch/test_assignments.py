@@ -1,0 +1,184 @@
+"""What forward() sets: written back as eager does, or refused where the results depend on it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import burnish
+from burnish.frontend.torch.assignments import followed, names_of_tensors, written_in_place
+from burnish.support.errors import FrontendError
+
+
+class Held(nn.Module):
+    """Tensors of every kind that a module can hold."""
+
+    buffer: Tensor
+    other: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(3)
+        self.many = [torch.zeros(3), torch.ones(3)]
+        self.named = {"a": torch.zeros(3)}
+        self.calls = 0
+        self.seen: Any = None
+        self.register_buffer("buffer", torch.zeros(3))
+        self.register_buffer("other", torch.ones(3))
+        self.weight = nn.Parameter(torch.ones(3), requires_grad=False)
+
+
+class InPlace(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        self.last += 1
+        self.last[0] = x.sum()
+        self.many[1].add_(x[0])
+        self.named["a"].mul_(0.5).add_(self.last)
+        self.weight += x[0]
+        return x + self.last + self.many[1] + self.named["a"] + self.weight
+
+
+class Sets(Held):
+    def forward(self, x: Tensor) -> Any:
+        before = self.last, self.buffer[1:]
+        self.last = self.last + x.sum(0)
+        self.named["a"] = self.named["a"] * 0.5 + x[0]
+        self.many[0], self.many[1] = self.many[1], self.many[0] + x[0]
+        self.buffer = self.buffer + self.last
+        self.last.mul_(2)
+        return *before, x + self.last
+
+
+class Swaps(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        self.buffer, self.other = self.other, self.buffer
+        self.last = self.buffer
+        return x + 2 * self.buffer + 3 * self.other
+
+
+class Inside(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList([Sets(), InPlace()])
+
+    def forward(self, x: Tensor) -> Any:
+        return self.parts[0](x), self.parts[1](x)
+
+
+@pytest.mark.parametrize("kind", [InPlace, Sets, Swaps, Inside])
+@pytest.mark.parametrize("dims", [None, ({0: "n"},)])
+def test_tensors_are_written_back(kind: type[nn.Module], dims: Any) -> None:
+    module = kind().eval()
+    eager = copy.deepcopy(module)
+    before = {n: x.clone() for n, x in _tensors(module).items()}
+    with torch.no_grad():
+        model = burnish.compile(module, (torch.ones(2, 3),), dynamic_shapes=dims)
+        assert all(torch.equal(x, before[n]) for n, x in _tensors(module).items())
+        for i in range(3):
+            x = torch.rand(2 if dims is None else 2 + i, 3)
+            torch.testing.assert_close(model(x), eager(x))
+            torch.testing.assert_close(_tensors(module), _tensors(eager))
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """The values of all tensors that a module holds."""
+    found: dict[str, Tensor] = dict(module.named_parameters())
+    for part in module.modules():
+        for name, value in (*vars(part).items(), *part._buffers.items()):
+            key = f"{id(type(part))} {name}"
+            if isinstance(value, Tensor):
+                found[key] = value
+            elif name in ("many", "named"):
+                items = value.items() if isinstance(value, dict) else enumerate(value)
+                found |= {f"{key} {k}": x for k, x in items}
+    return found
+
+
+class Counts(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return x * self.calls
+
+
+class Grows(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = torch.cat([self.last, x[0]])
+        return self.last
+
+
+class Remembers(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x if self.seen is None else x - self.seen
+        self.seen = x
+        return y
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(Counts, "calls"), (Grows, "last"), (Remembers, "seen")]
+)
+@pytest.mark.parametrize("dims", [None, ({0: "n"},)])
+def test_results_that_depend_on_what_cannot_be_kept(kind: Any, name: str, dims: Any) -> None:
+    module = kind()
+    with pytest.raises(FrontendError, match=rf"{kind.__name__} sets self.{name}.* called again"):
+        burnish.compile(module, (torch.rand(2, 3),), dynamic_shapes=dims)
+    assert module.calls == 0
+    assert module.seen is None
+    assert module.last.shape == (3,)
+
+
+class Notes(Held):
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.seen = x * 2
+        self.many.append(x)
+        self.buffer = x.sum()
+        return x + self.last
+
+
+@pytest.mark.parametrize("dims", [None, ({0: "n"},)])
+def test_what_no_result_depends_on_is_told(dims: Any) -> None:
+    module = Notes()
+    model = burnish.compile(module, (torch.rand(2, 3),), dynamic_shapes=dims)
+    told = str(model.report)
+    assert all(name in told for name in ("buffer", "calls", "seen", "many[2]"))
+    x = torch.rand(2, 3)
+    torch.testing.assert_close(model(x), x)
+    assert (module.calls, module.seen, len(module.many)) == (0, None, 2)
+
+
+class Same(Held):
+    """Sets what it finds."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls = int("0")
+        self.many = [*self.many]
+        self.last = self.last
+        return x + self.last
+
+
+def test_setting_the_same_is_nothing() -> None:
+    with followed(module := Same()) as found:
+        module(torch.rand(2, 3))
+    assert found.tensors == []
+    assert found.others == []
+
+
+def test_names_of_places() -> None:
+    module = nn.Sequential(Held())
+    names = set(names_of_tensors(module).values())
+    assert {"0.last", "0.many[1]", "0.named['a']", "0.buffer"} <= names
+
+
+def test_copies_meanwhile() -> None:
+    module = Sets()
+    held, order = module.buffer, list(module._buffers)
+    with written_in_place(module, ["buffer", "last"]) as lost:
+        module(torch.ones(2, 3))
+    assert lost == []
+    assert module.buffer is held
+    assert list(module._buffers) == order
+    torch.testing.assert_close(held, torch.full((3,), 2.0))
