@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +28,7 @@ from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm import parallel
 from ..vm.artifact import open_artifact, read_artifact
+from ..vm.program import Program, ResultSpec, TensorSpec
 from ..vm.signature import named_dims
 from ..vm.tensor import Tensor
 from .arrays import random_inputs
@@ -36,7 +37,7 @@ from .console import format_seconds, print_table
 from .given_sizes import whole_sizes
 from .input_files import read_inputs
 from .kernels import resolve_target
-from .loaded_model import LoadedModel
+from .loaded_model import LoadedModel, program_of
 from .model_options import compile_model, load_model
 from .places import verify_places
 from .timing import time_interleaved
@@ -70,6 +71,7 @@ def run_inspect(options: argparse.Namespace) -> int:
     rows = [["model", model["name"]], ["saved by", f"burnish {model['burnish']}"]]
     for number, signature in enumerate(model["signatures"]):
         rows.append([f"signature {number}", f"imported from {signature['source']}"])
+        rows += _described(program_of(artifact, signature["variants"][0]), signature)
         for variant in signature["variants"]:
             objects = sum(sizes[n] for n in variant["objects"])
             constants = sum({n: sizes[n] for n, *_ in variant["constants"]}.values())
@@ -80,6 +82,30 @@ def run_inspect(options: argparse.Namespace) -> int:
     rows.append(["parts", f"{len(sizes)}, {sum(sizes.values()) / 1e6:.2f} MB; hashes are right"])
     print_table(str(options.file), ["", "value"], rows)
     return 0
+
+
+def _described(program: Program, signature: Mapping[str, Any]) -> list[list[str]]:
+    """A row for each input of a signature, each tensor that it keeps, and each output."""
+    main = program.functions["main"]
+    kept = len(main.params) - len(signature["state"])
+    names = [*signature["inputs"][:kept], *signature["state"]]
+    rows = [
+        [f"  {'input' if i < kept else 'keeps'} {name}", _typed(param.spec)]
+        for i, (name, param) in enumerate(zip(names, main.params, strict=True))
+    ]
+    results = _flat(main.result)[len(signature["written"]) :]
+    return rows + [[f"  output {i}", _typed(spec)] for i, spec in enumerate(results)]
+
+
+def _flat(result: ResultSpec) -> list[TensorSpec]:
+    if isinstance(result, TensorSpec):
+        return [result]
+    return [spec for part in result for spec in _flat(part)]
+
+
+def _typed(spec: TensorSpec) -> str:
+    comma = "," if len(spec.shape) == 1 else ""
+    return f"{spec.dtype} ({', '.join(spec.shape)}{comma})"
 
 
 def _program_of(model: CompiledModel | LoadedModel) -> Any:

@@ -292,7 +292,7 @@ def _model(artifact: Artifact, threads: int | None, target: str | None) -> Loade
             tuple(known["state"]),
         )
         chosen = Target(variant["target"])
-        program = _program(artifact, variant)
+        program = program_of(artifact, variant)
         count = thread_count(chosen, threads)
         _take_pool(artifact, variant, count)
         text = f"loaded from {path}, {why}\nwhen it was saved:\n"
@@ -313,7 +313,8 @@ def _text(artifact: Artifact, part: str) -> str:
     return bytes(artifact.part(part)).decode()
 
 
-def _program(artifact: Artifact, variant: Mapping[str, Any]) -> Program:
+def program_of(artifact: Artifact, variant: Mapping[str, Any]) -> Program:
+    """The program of a signature for one CPU."""
     constants = {
         name: _array(artifact.part(name), dtype, tuple(shape))
         for name, dtype, shape in variant["constants"]
@@ -415,4 +416,4 @@ def _fits(signature: LoadedSignature, args: tuple[Any, ...], kwargs: dict[str, A
     return True
 
 
-__all__ = ["LoadedModel", "SavedCalls", "SavedProgram", "loaded_model"]
+__all__ = ["LoadedModel", "SavedCalls", "SavedProgram", "loaded_model", "program_of"]

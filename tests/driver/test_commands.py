@@ -78,6 +78,9 @@ def test_compiled_models_are_saved_inspected_and_run(
     assert code == 0
     assert "for x86-64" in out
     assert "hashes are right" in out
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert any("input x float32 (2, 3)" in line for line in lines), out
+    assert any("output 0 float32 (2, 3)" in line for line in lines), out
     np.save(tmp_path / "x.npy", np.array([[-2, 0, 1], [3, 4, 5]], np.float32))
     code, out, _ = run(capsys, "run", saved, "--input", str(tmp_path / "x.npy"))
     assert out == "output 0: float32 (2, 3)\n[[0. 0. 2.]\n [2. 4. 6.]]\n"
