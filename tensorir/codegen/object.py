@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -38,6 +38,11 @@ _SIGN_BITS = re.compile(
 
 _SHORTEST = 16
 """The least extent of a loop that LLVM's vectoriser is asked to look at."""
+
+FENCE, OPEN_FENCE = "llvm.arithmetic.fence.", "llvm.canonicalize."
+"""What stands behind scalars of float16 (``to_float32``), and what LLVM's vectoriser, which makes
+no vectors of that, sees instead: an operation that changes nothing of them either. LLVM has no
+machine code for all of its vectors, so each is made the other again before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +131,8 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
                 accumulating += emitter.accumulating
                 overwrites |= emitter.overwrites
             text = str(module)
+            if kind == "scalar" and not any(OPEN_FENCE in t for t in texts):
+                text = text.replace(FENCE, OPEN_FENCE)
             start = time.perf_counter()
             parsed = parsed_text(text, module, context)
             for m in foreign:
@@ -137,12 +144,7 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
                 run_scheduled_passes(parsed, target)
                 run_default_passes(parsed, target, slp_vectorization=False, unrolling=False)
             else:
-                run_default_passes(parsed, target)
-                if not _is_valid(parsed):
-                    parsed = parsed_text(text, module, context)
-                    for text in texts:
-                        link_imported(parsed, import_llvm(text, module, context))
-                    run_default_passes(parsed, target, slp_vectorization=False)
+                parsed = _optimised_scalars(parsed, text, texts, module, context, target)
             parts.append(parsed)
             seconds += time.perf_counter() - start
     start = time.perf_counter()
@@ -150,6 +152,27 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
         parts[0].link_in(other)
     code = emit_module(parts[0], target, keep_text=keep_text)
     return replace(code, llvm_seconds=seconds + time.perf_counter() - start)
+
+
+def _optimised_scalars(
+    parsed: binding.ModuleRef,
+    text: str,
+    foreign: Iterable[str],
+    module: ir.Module,
+    context: binding.ContextRef,
+    target: Target,
+) -> binding.ModuleRef:
+    """A module (``parsed``, of ``text``, with foreign code) after LLVM's O3, which may vectorise
+    all of it."""
+    run_default_passes(parsed, target)
+    if not _is_valid(parsed):
+        parsed = parsed_text(text, module, context)
+        for other in foreign:
+            link_imported(parsed, import_llvm(other, module, context))
+        run_default_passes(parsed, target, slp_vectorization=False)
+    if OPEN_FENCE in text:
+        parsed = parsed_text(str(parsed).replace(OPEN_FENCE, FENCE), module, context)
+    return parsed
 
 
 def _kind(lowered: LoweredFunc) -> str:

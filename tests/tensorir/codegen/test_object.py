@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,35 @@ def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((1024,), "float32")):
     meant = func.with_attr("legalized", "f")
     code = emit_object([lower_func(meant, target)], target, keep_text=True)
     assert "fmul <16 x float>" not in code.ir
+
+
+HALVES = """
+@T.prim_func
+def halves(A: T.Buffer((1003, 3), "float16"), B: T.Buffer((1003,), "float16")):
+    T.func_attr({"global_symbol": "halves", "is_scheduled": False})
+    for i in range(1003):
+        with T.block("B"):
+            vi = T.axis.spatial(1003, i)
+            B[vi] = T.Cast("float16", T.Cast("float32", A[vi, 0]) + T.Cast("float32", A[vi, 2]))
+"""
+
+
+@pytest.mark.parametrize(("cpu", "register"), [("skylake-avx512", "zmm"), ("haswell", "ymm")])
+def test_scalars_of_float16_are_vectorised(cpu: str, register: str) -> None:
+    target = Target(f"llvm -mcpu={cpu}")
+    code = emit_object([lower(parse_func(HALVES), target)], target, keep_text=True)
+    assert re.search(rf"vaddps.*%{register}", code.assembly)
+    assert "llvm.canonicalize" not in code.ir
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 5, 8])
+def test_vectors_of_few_float16_that_llvm_makes(lanes: int) -> None:
+    """Of two, LLVM has no machine code for what stands in the place of fences."""
+    text = HALVES.replace("1003", str(lanes))
+    a = np.random.default_rng(0).standard_normal((lanes, 3)).astype("float16")
+    found = np.zeros(lanes, "float16")
+    call_native(parse_func(text), a, found)
+    np.testing.assert_array_equal(found, (a[:, 0].astype("f4") + a[:, 2]).astype("float16"))
 
 
 def test_an_accumulator_in_memory_becomes_a_register() -> None:
