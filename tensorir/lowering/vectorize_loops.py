@@ -316,12 +316,14 @@ class _Body:
         if condition.dtype.lanes == 1:
             other = self.stmt(else_case) if else_case is not None else None
             return IfThenElse(condition, self.stmt(then_case), other)
-        with self._under(condition):
+        asked = _named(condition)
+        with self._under(asked):
             parts = [self.stmt(then_case)]
         if else_case is not None:
-            with self._under(Not(condition)):
+            with self._under(Not(asked)):
                 parts.append(self.stmt(else_case))
-        return seq(*parts)
+        both = seq(*parts)
+        return LetStmt(asked, condition, both) if isinstance(asked, Var) else both
 
     def _store(self, s: BufferStore) -> Stmt:
         index, value = self._place(s.indices[0]), self.expr(s.value)
@@ -463,13 +465,23 @@ class _Body:
             if x.dtype.lanes != y.dtype.lanes:
                 x, y = self._splat(x), self._splat(y)
             return Call(e.op, (condition, x, y), x.dtype)
-        with self._under(condition):
+        asked = _named(condition)
+        with self._under(asked):
             x = self._splat(self.expr(a))
-        with self._under(Not(condition)):
+        with self._under(Not(asked)):
             y = self._splat(self.expr(b))
-        if isinstance(x, BufferLoad) and x.predicate is not None and _is_zero(y):
-            return x
-        return Select(condition, x, y)
+        is_masked = isinstance(x, BufferLoad) and x.predicate is not None and _is_zero(y)
+        chosen = x if is_masked else Select(asked, x, y)
+        return Let(asked, condition, chosen) if isinstance(asked, Var) else chosen
+
+
+def _named(condition: Expr) -> Expr:
+    """What stands for a condition in the masks of all that is under it: a variable where it reads
+    memory. It reads that under the mask of what it stands under itself, so that conditions of
+    conditions would double, and more, at every step."""
+    if any(isinstance(n, BufferLoad) for n in walk(condition)):
+        return Var("asked", condition.dtype)
+    return condition
 
 
 def _for_all_lanes(kind: type[CompareOp], rest: Linear, factor: Linear, lanes: int) -> Expr | None:

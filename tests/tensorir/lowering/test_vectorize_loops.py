@@ -160,6 +160,61 @@ def test_what_may_fault_under_a_mask_is_masked_too() -> None:
     assert "C[i * 576]" in text, "an element that exists needs no mask"
 
 
+def nested_conditions(depth: int) -> str:
+    """A value that elements choose: those of the deepest condition are read under all others."""
+    value = "B[vi, vj]"
+    for n in range(depth):
+        asked = f"T.if_then_else(A[vi, vj] < {n}, B[vi, vj], A[vj, vi])"
+        value = f"T.if_then_else({asked} < {n} and {asked} > -9, A[vi, vj], {value})"
+    return f"C[vi, vj] = {value}"
+
+
+def test_masks_of_conditions_that_read_memory_grow_by_steps() -> None:
+    sizes = [len(vectorized(nested_conditions(n), 8, "int64 int64 int64")) for n in (3, 6)]
+    assert sizes[1] < 5 * sizes[0]
+
+
+def test_nested_conditions_that_read_memory_choose_as_loops_do() -> None:
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((8, 8), "int64"), B: T.Buffer((8, 8), "int64"), C: T.Buffer((8, 8), "int64")):
+    for i in range(8):
+        for j in T.vectorized(8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                {nested_conditions(4)}
+"""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 6, (8, 8)) for _ in range(2))
+    found = np.zeros((8, 8), np.int64)
+    call_native(parse_func(text), a, b, found)
+    expected = b
+    for n in range(4):
+        asked = np.where(a < n, b, a.T)
+        expected = np.where((asked < n) & (asked > -9), a, expected)
+    assert np.array_equal(found, expected)
+
+
+def test_statements_under_a_condition_that_reads_memory_choose_as_loops_do() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((64,), "int32"), B: T.Buffer((64,), "int32"), C: T.Buffer((64,), "int32")):
+    for i in range(8):
+        for j in T.vectorized(8):
+            if A[i * 8 + j] > 2:
+                C[i * 8 + j] = B[i * 8 + j]
+            else:
+                C[i * 8 + j] = A[i * 8 + j]
+"""
+    lowered = print_func(vectorize_loops(simplify_loops(parse_func(text)), AVX2))
+    assert lowered.count("predicate=not asked") == 2
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 6, 64).astype(np.int32) for _ in range(2))
+    found = np.zeros(64, np.int32)
+    call_native(parse_func(text), a, b, found)
+    assert np.array_equal(found, np.where(a > 2, b, a))
+
+
 def test_the_vectors_of_a_symbolic_tail_need_no_predicate() -> None:
     """The tail after whole blocks of 8 has ``m // 4 % 2`` whole vectors of 4."""
     func = parse_func("""
