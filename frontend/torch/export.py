@@ -107,7 +107,9 @@ _MOST_TURNS = 3
 """Exports with other functions of sizes, each also in the files where the one before was asked."""
 _ROUNDINGS = 4
 """Of half precision, by which two ways to compute one thing may differ."""
-_LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+_LOGGERS = (
+    "torch._guards", "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes",
+)  # fmt: skip
 """Loggers that tell of an error which is raised behind that."""
 
 

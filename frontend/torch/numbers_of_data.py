@@ -95,10 +95,7 @@ def _reads(e: Any) -> set[str]:
 
 
 def read(context: Context, node: Node) -> Any:
-    """``.item()``: a dim where a shape has it, and the tensor's own number otherwise.
-
-    Raises FrontendError for a size that torch takes to be another one, which nothing checks.
-    """
+    """``.item()``: a dim where a shape has it, and the tensor's own number otherwise."""
     fake: Any = node.meta.get("val")
     held = context.operand(node.args[0])
     for kind, dtype in _DTYPES:
@@ -117,7 +114,9 @@ def read(context: Context, node: Node) -> Any:
 
 def bound(context: Context, count: Atom, size: torch.SymInt) -> Expr:
     """The dim of torch's symbol ``size``, whose value ``count`` is from here on. One that is
-    supposed to be another number is that, which an assertion compares with this."""
+    supposed to be another number is that, which an assertion compares with this; and so is one for
+    which torch has put that number (masks of lengths, as long as the longest, beside a tensor whose
+    length is known), which a check of the program's own compares."""
     number = context.numbers.of(count)
     known = context.sizes.get(number)
     if context.symbols.supposes(size.node.expr):
@@ -131,10 +130,12 @@ def bound(context: Context, count: Atom, size: torch.SymInt) -> Expr:
         return supposed
     dim = context.symbols.computed(size, known)
     if dim is None:
-        raise context.refuse(
-            f"reads a size out of a tensor that has to be {size.node.expr}, which nothing checks; "
-            "compute it once."
-        )
+        supposed = context.symbols.convert(size)
+        scalar = context.op("reshape", context.cast(count, INDEX), context.shape([]))
+        holds = context.op("equal", scalar, context.operand(supposed, INDEX))
+        expected = f"with a size read out of a tensor that is {supposed}"
+        check(context, holds, [], context.place, expected)
+        return supposed
     if known is None:
         context.sizes[number] = dim
         context.builder.emit(Call("bind_size", (count, ShapeExpr((dim,)))))

@@ -264,3 +264,35 @@ def test_branches_and_loops_over_them_are_refused_where_they_stand() -> None:
     for function in (loop, lambda x, n: x if n.item() > 1 else -x):
         with pytest.raises(FrontendError, match=r"does not export at .*test_numbers_of_data.py"):
             burnish.compile(Module(function), (X, NUMBERS[0]))
+
+
+class MaskedByLengths(nn.Module):
+    """A mask as long as the longest, beside queries of a length of their own: speech encoders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> Any:
+        longest = int(torch.max(lengths).item())
+        places = torch.arange(longest).expand(lengths.shape[0], longest)
+        mask = places >= lengths.unsqueeze(1)
+        return self.attention(x, x, x, key_padding_mask=mask)[0]
+
+
+@pytest.mark.parametrize("dims", [{}, {0: "batch"}, {0: "batch", 1: "length"}], ids=str)
+def test_a_size_read_that_has_to_be_another_is_compared_at_each_call(
+    dims: dict[int, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    module = MaskedByLengths().eval()
+    x, lengths = torch.rand(2, 6, 8), torch.tensor([6, 4])
+    shapes = (dims, {k: v for k, v in dims.items() if k == 0})
+    model = burnish.compile(module, (x, lengths), dynamic_shapes=shapes if dims else None)
+    assert not [r for r in caplog.records if r.levelname in ("ERROR", "WARNING")]
+    batch, length = (3 if 0 in dims else 2), (9 if 1 in dims else 6)
+    y, others = torch.rand(batch, length, 8), torch.tensor([length, 1, 2][:batch])
+    for inputs in ((x, lengths), (x, torch.tensor([2, 6])), (y, others)):
+        assert torch.allclose(model(*inputs), module(*inputs), atol=1e-5)
+    with pytest.raises(BurnishError, match="a size read out of a tensor that is"):
+        model(x, torch.tensor([3, 4]))
