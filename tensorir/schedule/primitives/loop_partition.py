@@ -11,11 +11,13 @@ group, so that each part can keep its own in a small place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any
 
 from ....support.errors import DependenceError, ScheduleValueError
 from ....support.node import map_children, replace
+from ....support.structural import structural_equal
 from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.block_kinds import as_update, axis_bindings, binds
 from ...analysis.buffers import buffer_names
@@ -39,8 +41,9 @@ from ...analysis.paths import (
 )
 from ...analysis.preconditions import fail
 from ...analysis.region_cover import Whole, apart, whole_boxes
-from ...buffer import Buffer
-from ...expr import Expr, IntImm, Let, Var, add, as_expr, sub
+from ...arith.linear import offset_of
+from ...buffer import Buffer, Range
+from ...expr import INDEX, Expr, FloorDiv, IntImm, Let, Var, add, as_expr, mul, sub
 from ...function import PrimFunc
 from ...stmt import Allocate, Block, For, LetStmt, Stmt, seq
 from ...visitor import Mutator, free_vars, replace_buffers, substitute
@@ -194,18 +197,62 @@ def _extents(func: PrimFunc, loop: For, factors: Sequence[int | Expr | None]) ->
         parts.append(missing)
     used: Expr = IntImm(0)
     extents: list[Expr] = []
+    named, known = _as_a_dim(func, loop, bounds)
     for part in parts:
-        rest = bounds.simplify(sub(loop.extent, used))
-        extent = bounds.simplify(as_expr(part))
-        if not bounds.proves_le(IntImm(0), extent) or not bounds.proves_le(extent, rest):
+        rest, given_part = sub(loop.extent, used), as_expr(part)
+        if not _lies_within(given_part, rest, bounds) and not _lies_within(
+            named.visit(given_part), named.visit(rest), known
+        ):
             found = (
                 f"It cannot be proved that part {len(extents)} of {render_factors(factors)} lies "
                 f"within the loop {loop.var.name!r}."
             )
             raise fail(ScheduleValueError, "loop_partition", func, [loop], found)
-        extents.append(extent)
-        used = bounds.simplify(add(used, extent))
+        extents.append(bounds.simplify(given_part))
+        used = add(used, given_part)
     return extents
+
+
+def _lies_within(part: Expr, rest: Expr, bounds: Bounds) -> bool:
+    part = bounds.simplify(part)
+    return bounds.proves_le(IntImm(0), part) and bounds.proves_le(part, bounds.simplify(rest))
+
+
+def _as_a_dim(func: PrimFunc, loop: For, bounds: Bounds) -> tuple[_Named, Bounds]:
+    """What makes expressions over a loop's extent ones over a variable, and what is known of that,
+    where the extent is the size of a dimension of a parameter, as ``n - 2`` or ``(n - 3) // 2 + 1``
+    of what windows leave: such a size is not negative, whatever is known of ``n``, which is said
+    by the size, and by what a division leaves."""
+    extent = bounds.simplify(loop.extent)
+    sizes = [d for p in func.buffers for d in p.shape if not isinstance(d, IntImm | Var)]
+    if not any(structural_equal(bounds.simplify(d), extent) for d in sizes):
+        return _Named({}), bounds
+    size, rest = Var("size", INDEX), Var("rest", INDEX)
+    ranges = {loop.var: Range(IntImm(0), size)}
+    names: dict[Expr, Expr] = {loop.extent: size}
+    core, more = offset_of(extent)
+    whole = sub(size, IntImm(more))
+    if isinstance(core, Var):
+        names[core] = whole
+    elif isinstance(core, FloorDiv) and isinstance(core.b, IntImm):
+        dim, offset = offset_of(core.a)
+        if isinstance(dim, Var):
+            names[dim] = add(sub(mul(whole, core.b), IntImm(offset)), rest)
+            ranges[rest] = Range(IntImm(0), core.b)
+    return _Named(names), Bounds(ranges)
+
+
+class _Named(Mutator):
+    """Expressions under other names, wherever they stand."""
+
+    def __init__(self, names: Mapping[Expr, Expr]) -> None:
+        self.names = names
+
+    def visit(self, n: Any) -> Any:
+        for known, name in self.names.items():
+            if n is known or (type(n) is type(known) and structural_equal(n, known)):
+                return name
+        return super().visit(n)
 
 
 class _Copy(Mutator):

@@ -85,6 +85,22 @@ def test_symbolic_batch() -> None:
     check_rule(conv(("n", 7, 7, 8), (20, 8, 3, 3), pad=1), "conv", n=[1, 3], tolerance=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "stride", "sizes"),
+    [
+        ((1, "n", 8), (20, 8, 3), 1, (3, 4, 15, 40)),
+        ((1, "n", 8), (20, 8, 3), 2, (3, 4, 5, 31, 40)),
+        ((1, "n", 1), (20, 1, 10), 5, (10, 14, 15, 101)),
+        ((2, "n", 9, 8), (20, 8, 3, 3), 2, (3, 4, 15, 16)),
+    ],
+)
+def test_named_sizes_without_padding(
+    x: Shape, w: Shape, stride: int, sizes: tuple[int, ...]
+) -> None:
+    """What is left of a row is a size, though nothing is known of the row."""
+    check_rule(conv(x, w, stride=stride), "conv", n=sizes, tolerance=2e-4, seeds=1)
+
+
 def test_weights_first_where_they_are_larger_than_the_cache() -> None:
     workload = conv((1, 7, 7, 512), (128, 512, 3, 3), pad=1)
     name, func = scheduled(workload.func)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from burnish.support.errors import DependenceError, LoopKindError, ScheduleValueError
@@ -8,6 +9,7 @@ from burnish.tensorir.expr import Var
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.text.parser import parse_func
 from burnish.tensorir.verify.laws import verify_func
+from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain, matmul
 
 
@@ -38,6 +40,46 @@ def test_a_symbolic_loop(size: int) -> None:
     assert "T.where" not in body(sch.func)
     assert "for i_p1, j, k in T.grid(m % 4, 4, 3):" in body(sch.func)
     assert_same(func, sch.func, size)
+
+
+LEFT = """
+@T.prim_func
+def main(x: T.Buffer(("n", 4), "float32"), y: T.Buffer(("SIZE", 4), "float32")):
+    for i, j in T.grid(SIZE, 4):
+        with T.block("y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            y[vi, vj] = x[vi, vj] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize("size", ["n - 2", "(n - 3) // 2 + 1", "(n - 10) // 5 + 1", "n // 3 - 1"])
+@pytest.mark.parametrize("width", [4, 6, 12])
+def test_a_size_of_a_parameter_is_not_negative(size: str, width: int) -> None:
+    """What windows without padding leave: of ``n`` alone that could not be proved."""
+    func = parse_func(LEFT.replace("SIZE", size))
+    sch = Schedule(func, seed=0)
+    loop = sch.get_loops("y")[0]
+    extent = sch.get(loop).extent
+    rest = extent - extent // width * width
+    half = rest // (width // 2) * (width // 2)
+    parts = sch.loop_partition(loop, [extent // width * width, half, None])
+    assert len(parts) == 3
+    verify_func(sch.func)
+    for n in (10, 11, 13, 40, 41, 57):
+        x = np.arange(4.0 * n, dtype="float32").reshape(n, 4)
+        count = eval(size, {"n": n})
+        y = np.full((count, 4), np.nan, "float32")
+        call_native(sch.func, x, y, dims=[n])
+        np.testing.assert_array_equal(y, x[:count] + 1)
+
+
+def test_an_extent_that_no_parameter_has_may_be_negative() -> None:
+    func = parse_func(LEFT.replace('T.Buffer(("SIZE"', 'T.Buffer(("n"').replace("SIZE", "n - 2"))
+    sch = Schedule(func, seed=0)
+    loop = sch.get_loops("y")[0]
+    extent = sch.get(loop).extent
+    with pytest.raises(ScheduleValueError, match="It cannot be proved that part 0"):
+        sch.loop_partition(loop, [extent // 4 * 4, None])
 
 
 def test_predicates_that_a_part_proves_are_gone() -> None:
