@@ -286,9 +286,9 @@ Slices = list[tuple[int, int, Expr, int]]
 
 
 def resolve_slices(call: Call) -> Slices:
-    """(axis, begin, extent, stride) of each sliced axis, Python's rules; a symbolic axis takes a
-    non-negative begin and ``end`` either None, negative, or a bound proved inside (never: an
-    error)."""
+    """(axis, begin, extent, stride) of each sliced axis, Python's rules; of a symbolic axis some
+    elements in front and some behind may be left out, which it has to have: a size below 0 is an
+    error where the tensor is made."""
     kind = tensor(call, 0)
     axes, begin, end = attr(call, "axes"), attr(call, "begin"), attr(call, "end")
     strides = attr(call, "strides") or (1,) * len(axes)
@@ -303,14 +303,15 @@ def resolve_slices(call: Call) -> Slices:
         if size is not None:
             positions = range(*slice(b, e, s).indices(size))
             result.append((axis, positions.start, IntImm(len(positions)), s))
-        elif s == 1 and (b is None or b == 0) and e is None:
-            result.append((axis, 0, kind.shape[axis], 1))
+        elif s == 1 and (b or 0) >= 0 and (e is None or e < 0):
+            extent = fold_dim(kind.shape[axis] - ((b or 0) - (e or 0)))
+            result.append((axis, b or 0, extent, 1))
         else:
             raise fail(
                 call,
                 f"axis {axis} has the symbolic size {print_dim(kind.shape[axis])}, so the size of "
                 f"[{b}:{e}:{s}] is not known",
-                "a static axis, or the whole axis",
+                "a static axis, or one of which some elements in front and behind are left out",
             )
     return result
 

@@ -36,6 +36,7 @@ from ..op import attr, folded_shape, reshaped, tensor_type_of
 from .channels_last import pointwise
 
 Range = tuple[int, int]
+Part = tuple[int, int | None]
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class DecomposeConvTranspose(Pass):
 
     ``lanes`` is the number of output channels that a kernel computes at once: with fewer it pays to
     keep phases together though some have fewer taps. *requires*: channels-last. *ensures*: no
-    ``conv_transpose`` is left, but where a symbolic extent would have to be cut.
+    ``conv_transpose`` is left.
 
         y = R.conv_transpose(x, w, strides=[2, 2], ...)    # x: (1, 28, 28, 64), w: (64, 32, 2, 2)
     becomes
@@ -150,8 +151,6 @@ class _Decomposer(ExprMutator):
             return new
         axes = _axes(new)
         parts = _chosen(new, axes, self.lanes)
-        if parts is None:
-            return new
         weight = _kernels(self, new, axes)
         if all(a.stride == 1 for a in axes):
             return pointwise(self, _convolution(self, new, axes, weight, [p[0] for p in parts]))
@@ -194,8 +193,18 @@ class _Decomposer(ExprMutator):
         cut = [d for d in range(n) if not dim_equal(spatial[d], wanted[d])]
         if not cut:
             return whole
-        ranges = [(begin[d], begin[d] + (static_value(wanted[d]) or 0)) for d in cut]
+        ranges = [(begin[d], _end(begin[d], spatial[d], wanted[d])) for d in cut]
         return _sliced(self.emit(whole, "whole"), [1 + d for d in cut], ranges)
+
+
+def _end(begin: int, whole: Expr, wanted: Expr) -> int | None:
+    """Where a part of so many elements ends: counted from behind where the whole has a name."""
+    size = static_value(wanted)
+    if size is not None:
+        return begin + size
+    more = static_value(fold_dim(whole - wanted))
+    assert more is not None
+    return begin - more or None
 
 
 def _each(call: Call) -> int:
@@ -213,9 +222,9 @@ def _axes(call: Call) -> list[Axis]:
     return [Axis(k or 1, s, d, before, after, extra) for k, s, d, extra, before, after in rows]
 
 
-def _chosen(call: Call, axes: Sequence[Axis], lanes: int) -> list[list[Phases]] | None:
+def _chosen(call: Call, axes: Sequence[Axis], lanes: int) -> list[list[Phases]]:
     """The phases of each dim that are computed together: those of as many taps, unless all at once
-    cost no more. None where a dim would have to be cut whose extent is symbolic."""
+    cost no more."""
     each = _each(call)
 
     def cost(parts: Sequence[Sequence[Phases]]) -> int:
@@ -225,14 +234,8 @@ def _chosen(call: Call, axes: Sequence[Axis], lanes: int) -> list[list[Phases]] 
             for part in itertools.product(*parts)
         )
 
-    def is_known(parts: Sequence[Sequence[Phases]]) -> bool:
-        return all(
-            static_value(d) is not None or not any(a.cut(p))
-            for a, p, d in zip(axes, parts, tensor_type_of(call).shape[1:-1], strict=True)
-        )
-
     ways = [[a.apart() for a in axes], [a.together() for a in axes]]
-    return min(filter(is_known, ways), key=cost, default=None)
+    return min(ways, key=cost)
 
 
 # -- operands -----------------------------------------------------------------------------------
@@ -332,7 +335,7 @@ def _part(owner: ExprMutator, atom: Atom, ranges: Sequence[Range]) -> Atom:
     return owner.emit(_sliced(atom, list(axes), ranges), "v")
 
 
-def _sliced(atom: Atom, axes: Sequence[int], ranges: Sequence[Range]) -> Call:
+def _sliced(atom: Atom, axes: Sequence[int], ranges: Sequence[Part]) -> Call:
     attrs = {"axes": axes, "begin": [b for b, _ in ranges], "end": [e for _, e in ranges]}
     return Call("strided_slice", (atom,), tuple([(k, tuple(v)) for k, v in attrs.items()]))
 

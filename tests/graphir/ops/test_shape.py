@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from burnish.graphir.text.printer import format_type
 from burnish.tests.graphir.ops.kernel_cases import X, Y, check_error, check_kernel, module_of
+from burnish.tests.graphir.reference import run
 
 CASES: list[tuple[str, dict[str, str]]] = [
     *[
@@ -77,6 +79,14 @@ def test_errors_name_operands_shapes_and_dtypes(
     check_error(expression, params, message)
 
 
-def test_a_whole_symbolic_axis_can_be_sliced() -> None:
-    module = module_of("R.strided_slice(x, axes=[0], begin=[0], end=[None])", x=Y)
-    assert format_type(module["main"].ret_type) == 'R.Tensor(("m", 3), dtype="float32")'  # type: ignore[union-attr]
+@pytest.mark.parametrize(
+    ("begin", "end", "size"),
+    [(0, None, "m"), (2, None, "m - 2"), (0, -1, "m - 1"), (2, -3, "m - 5")],
+)
+def test_of_a_symbolic_axis_both_ends_can_be_left_out(
+    begin: int, end: int | None, size: str
+) -> None:
+    module = module_of(f"R.strided_slice(x, axes=[0], begin=[{begin}], end=[{end}])", x=Y)
+    assert format_type(module["main"].ret_type) == f'R.Tensor(("{size}", 3), dtype="float32")'  # type: ignore[union-attr]
+    array = np.arange(24.0, dtype="float32").reshape(8, 3)
+    np.testing.assert_array_equal(run(module, "main", array), array[begin:end])
