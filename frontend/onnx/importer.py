@@ -162,9 +162,11 @@ def _import(
         asked = inputs.relation(error) if may_ask_types and known else None
         if asked is not None:
             return _ask(inputs, asked, str(error), source)
-        if may_ask_types and (context.binds_shapes or not context.sizes_of_data):
+        # Asked a second time, known sizes would be the same answer: then it is the inputs' types.
+        asks_for_sizes = bool(context.sizes_of_data) and not asks_sizes
+        if may_ask_types and (context.binds_shapes or not asks_for_sizes):
             return _ask(inputs, "types", str(error), source)
-        if answers is None or not context.sizes_of_data:
+        if answers is None or not asks_for_sizes:
             raise
         return _ask(inputs, "sizes", f"a size of data must be known: {error}", source)
     ranges = inputs.ranges(at_most)

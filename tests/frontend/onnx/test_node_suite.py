@@ -39,6 +39,11 @@ def test_with_symbolic_shapes_and_with_inputs_as_weights(name: str) -> None:
     assert outcome(name) in (("",) if KNOWN[name] == PASSES else ("", ANEW))
 
 
+def test_sizes_that_must_be_known_are_asked_for_once() -> None:
+    """Of an If whose branches want known sizes, the same question was asked without end."""
+    assert outcome("symbolic:node/affine_grid_2d") in (PASSES, ANEW)
+
+
 def test_the_list_knows_every_case() -> None:
     assert {n for n in KNOWN if ":" not in n} == set(cases())
     assert {n.partition(":")[0] for n in VARIED} == set(VARIANTS)
