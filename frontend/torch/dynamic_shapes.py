@@ -47,6 +47,9 @@ class ExportPlan:
     names: tuple[str, ...] = ()
     doubtful: tuple[int, ...] = ()
     """Sizes at which what is exported may not be the module: it was traced before."""
+    short: tuple[int, ...] = ()
+    """Sizes at which the module may cut axes into less parts than the program: where it does, dims
+    are larger."""
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
     scripted: tuple[str, ...] = ()

@@ -165,7 +165,8 @@ def _export_module(
             if program is None:
                 refused = None if bounds else error
                 program, is_oblivious = _export_with_gaps(module, plan, refused), False
-    for size in sorted({*plan.doubtful, *(() if is_oblivious else (1,))}, reverse=True):
+    looked_at = {*plan.doubtful, *plan.short, *(() if is_oblivious else (1,))}
+    for size in sorted(looked_at, reverse=True):
         _check_size(size, module, program, plan)
     _leave_out_nothing(module, program, plan)
     _check_repeated(module, args, kwargs, plan)
@@ -207,7 +208,7 @@ def _check_size(
             for name in plan.names:
                 check_at_size(size, module, program, plan, name)
     except FrontendError:
-        if size not in plan.doubtful:
+        if size not in plan.short:
             raise
         for i, axis, _ in plan.places:
             plan.least[i, axis] = max(size + 1, plan.least.get((i, axis), 0))
@@ -275,7 +276,7 @@ def _check_gap(
         if check_at_size(size, module, program, plan, name):
             return
     except FrontendError:
-        if size not in plan.doubtful:
+        if size not in plan.short:
             raise
     for place in own:
         plan.least[place] = max(size + 1, plan.least.get(place, 0))
@@ -598,7 +599,7 @@ def _with_named_sizes(
                 latest = again
                 found = [*functions.namespaces, *namespaces_at(again)]
             else:
-                plan.doubtful = (*plan.doubtful, *sorted(functions.doubtful))
+                plan.short = (*plan.short, *sorted(functions.short))
                 return program
             if {id(names) for names in found} <= {id(names) for names in namespaces}:
                 break

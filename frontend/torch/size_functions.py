@@ -60,8 +60,8 @@ class SizeFunctions(TorchFunctionMode):
         """The lines that asked a named size for its value."""
         self.namespaces: list[dict[str, Any]] = []
         """Those of the files that these lines stand in."""
-        self.doubtful: set[int] = set()
-        """Named sizes at which something else may be computed."""
+        self.short: set[int] = set()
+        """Named sizes at which axes may have less parts."""
 
     def __enter__(self) -> SizeFunctions:
         self._held = {name: getattr(math, name) for name in _MATHS}
@@ -131,7 +131,7 @@ class SizeFunctions(TorchFunctionMode):
         size: Any = input.shape[dim]
         if _whole(size % chunks) != 0:
             few = {n for n in range(1, chunks**2) if -(-n // -(-n // chunks)) < chunks}
-            self.doubtful |= _sizes_giving(size, few)
+            self.short |= _sizes_giving(size, few)
         return found
 
 
