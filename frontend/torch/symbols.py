@@ -51,6 +51,11 @@ def _unknown(e: Any) -> NoDim:
     )
 
 
+def _may_be_negative(e: Any) -> bool:
+    """Whether numbers out of data stand in an expression of torch's: sizes are not negative."""
+    return any(str(s).startswith("u") for s in e.free_symbols)
+
+
 def _is_rounded_twice(under: int, factor: int) -> bool:
     """Whether Python's ``n / under * factor`` may miss a whole number that it is: ``61 / 7 * 7`` is
     less than 61. Without a common factor but 2 it is whole where ``n / under`` is exact."""
@@ -155,7 +160,9 @@ class SymbolTable:
         """
         if not isinstance(size, torch.SymInt):
             return as_expr(int(size))
-        found = simplest(self.expression(size.node.expr))
+        found = self.expression(size.node.expr)
+        if not _may_be_negative(size.node.expr):
+            found = simplest(found)  # which is the same from 0 up
         return next((kept for kept, gone in self.alike if dim_equal(found, gone)), found)
 
     def expression(self, e: Any) -> Expr:
@@ -195,10 +202,8 @@ class SymbolTable:
         over, under = ratio
         if under == 1:
             return over
-        may_be_negative = any(a.is_negative for a in e.atoms() if a.is_number) or any(
-            str(s).startswith("u") for s in e.free_symbols
-        )
-        if kind == "TruncToInt" and not may_be_negative:
+        has_negative = any(a.is_negative for a in e.atoms() if a.is_number)
+        if kind == "TruncToInt" and not has_negative and not _may_be_negative(e):
             kind = "FloorToInt"  # sizes are not negative; numbers out of data may be
         return _ROUNDED[kind](over, under)
 
