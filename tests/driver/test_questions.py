@@ -124,7 +124,7 @@ def test_no_module_is_held_behind_its_compilation() -> None:
         '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (float y) { '
         "a = NonZero(x)\nb = Cast<to=1>(a)\naxes = Constant<value_ints=[0]>()\n"
         "c = Unsqueeze(b, axes)\n"
-        "y = AveragePool<kernel_shape=[2], strides=[2], pads=[1, 1], ceil_mode=1>(c) }"
+        'y = AveragePool<kernel_shape=[3], strides=[2], auto_pad="SAME_UPPER">(c) }'
     )
     x = np.array([1, 0, 0, 2], np.float32)
     for model, given in ((unsqueezing(), (X, np.array([0, 1]))), (burnish.compile(made), (x,))):
