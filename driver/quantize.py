@@ -282,7 +282,9 @@ class _Quantization:
     ) -> tuple[dict[str, QuantizedLayer], float]:
         """As many layers of bytes as the bound allows, those that cost least."""
         plain = self._signature(fork_module(self.module))
-        expected = [_results(plain, s) for s in samples]
+        # The state of the module stays as it is: what a call makes of it is a result like others.
+        own = len(self.imported.written)
+        expected = [_results(plain, s)[own:] for s in samples]
 
         def error(names: Sequence[str]) -> float:
             if not names and self.precision in _EXACT:
@@ -290,7 +292,7 @@ class _Quantization:
             made = self._quantised({n: layers[n].range for n in names})
             signature = self._signature(made, self.precision)
             pairs = [
-                zip(_results(signature, s), e, strict=True)
+                zip(_results(signature, s)[own:], e, strict=True)
                 for s, e in zip(samples, expected, strict=True)
             ]
             return max(
@@ -325,7 +327,8 @@ class _Quantization:
 
     def _signature(self, module: IRModule, precision: str = "float32") -> CompiledSignature:
         executable = compile_module(module, self.target, threads=self.threads, precision=precision)
-        return CompiledSignature(replace(self.imported, module=module), executable, self.threads)
+        imported = replace(self.imported, module=module, written=())
+        return CompiledSignature(imported, executable, self.threads)
 
 
 def is_winograds(call: Call) -> bool:

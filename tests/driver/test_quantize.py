@@ -153,6 +153,29 @@ def test_other_words_for_what_is_not_of_bytes_are_refused(net: nn.Module) -> Non
         burnish.quantize(net, images(), precision="int8")
 
 
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return self.last(self.first(x).relu()) * self.calls
+
+
+@pytest.mark.parametrize("max_error", [None, 0.1])
+def test_state_is_that_of_the_calls_alone(max_error: float | None) -> None:
+    torch.manual_seed(0)
+    net, x = Counting().eval(), torch.randn(4, 8)
+    model = burnish.quantize(net, [(x,), (2 * x,)], max_error=max_error, threads=1)
+    assert net.calls == 0
+    for n in (1, 2, 3):
+        expected = net.last(net.first(x).relu()) * n
+        assert 0 < error(model(x), expected.detach()) < 0.05
+    assert net.calls == 3
+
+
 def test_products_that_stay_are_counted_with_the_reason(net: nn.Module) -> None:
     model = burnish.quantize(net, images(), threads=1)
     assert (
