@@ -14,7 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .assignments import places_of
 from .scripted_modules import own_slots
@@ -59,9 +62,13 @@ def tensors_of(module: torch.nn.Module) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def own_values(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Afterwards tensors have the values that they had before."""
-    held = {id(x): x for x in tensors}
-    kept = [(x, x.detach().clone()) for x in held.values()]
+    """Afterwards tensors have the values that they had before, those that have any."""
+    held = {id(x): x for x in tensors if _has_values(x)}
+    plain = [_once(x) for x in held.values() if _is_plain(x)]
+    kept = [(x, x.clone()) for x in plain]
+    # Of others torch may have no comparison, but it counts what is written.
+    others = [x for x in held.values() if not _is_plain(x) and not x.is_inference()]
+    counted = [(x, x._version, x.detach().clone()) for x in others]
     try:
         yield
     finally:
@@ -69,6 +76,30 @@ def own_values(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
             for tensor, before in kept:
                 if not torch.equal(tensor, before):
                     tensor.copy_(before)
+            for tensor, version, before in counted:
+                if tensor._version != version:
+                    tensor.copy_(before)
+
+
+def _has_values(x: torch.Tensor) -> bool:
+    """Not so tensors of a trace (a graph of Dynamo's notes them with its nodes), of the device
+    "meta", and those of lazy modules."""
+    return not (isinstance(x, FakeTensor) or x.is_meta or is_lazy(x))
+
+
+def _is_plain(x: torch.Tensor) -> bool:
+    """Whether elements lie in memory by strides, and so have values that can be compared."""
+    is_strided = x.layout is torch.strided and not x.is_nested
+    return is_strided and not is_traceable_wrapper_subclass(x)
+
+
+def _once(x: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor, those that an expanded axis repeats once: torch writes no other."""
+    found = x.detach()
+    for axis, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            found = found.narrow(axis, 0, 1)
+    return found
 
 
 @contextlib.contextmanager

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from burnish.frontend.torch.derivatives import takes_derivatives
 from burnish.frontend.torch.dynamic_shapes import plan_export
@@ -118,3 +121,36 @@ def test_inputs_are_copied_as_far_as_they_can_be() -> None:
     assert [t.requires_grad for t in tensors] == [True, True]
     assert all(t.is_leaf and t.data_ptr() != x.data_ptr() for t in tensors)
     assert options == {"lock": lock, "sizes": {3, 4}}
+
+
+KINDS: dict[str, Callable[[], torch.Tensor]] = {
+    "of a trace": lambda: FakeTensorMode().from_tensor(torch.ones(3)),
+    "without values": lambda: torch.empty(3, device="meta"),
+    "of a lazy module": nn.parameter.UninitializedBuffer,
+    "sparse": lambda: torch.eye(3).to_sparse(),
+    "sparse rows": lambda: torch.eye(3).to_sparse_csr(),
+    "nested": lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged),
+    "of another library": lambda: torch.eye(3).to_mkldnn(),
+    "expanded": lambda: torch.tensor(float("nan")).expand(3),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tensors_of_any_kind_may_be_held(kind: str) -> None:
+    module: Any = nn.Identity()
+    with warnings.catch_warnings(action="ignore"):  # torch's, of what is in beta state
+        module.kept = {"other": KINDS[kind]()}
+        with unchanged(module):
+            module(torch.ones(2))
+
+
+def test_written_elements_are_restored_in_sparse_and_expanded_tensors() -> None:
+    sparse, single = torch.eye(3).to_sparse(), torch.ones(1)
+    module: Any = nn.Identity()
+    module.kept = [sparse, single.expand(3)]
+    with unchanged(module):
+        sparse.mul_(2)
+        single.add_(1)
+        assert sparse.to_dense().trace() == 6
+    assert sparse.to_dense().equal(torch.eye(3))
+    assert single.item() == 1
