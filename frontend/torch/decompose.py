@@ -145,6 +145,12 @@ def _decomposed(
             f"cannot be compiled: {error_text(error)}\nUse sizes that the shapes of inputs tell, "
             "or a mask in the place of the size."
         ) from error
+    except AssertionError as error:  # torch's own, of a program that it has made
+        raise FrontendError(
+            f"torch cannot trace the exported program once more: {error_text(error)}\nThat is so "
+            "where a buffer that forward() writes has two names, as of a module that stands in two "
+            "places, or is a view of another: keep it in one place."
+        ) from error
 
 
 def _is_missing(node: Node) -> bool:

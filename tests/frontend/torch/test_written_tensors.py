@@ -66,3 +66,28 @@ def test_only_what_is_written_is_a_buffer() -> None:
 def test_states_have_the_names_of_their_module() -> None:
     imported = import_module(Shares(whole=False), (torch.ones(2),))
     assert imported.state[0] in ("table", "again")
+
+
+class Adding(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("total", torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.total = self.total + x.sum()
+        return x * self.total
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Adding()
+        self.second = self.first
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
+def test_a_written_buffer_of_two_names_is_refused() -> None:
+    with pytest.raises(FrontendError, match="has two names, as of a module that stands in two"):
+        burnish.compile(Twice().eval(), (torch.ones(2, 2),))
