@@ -49,6 +49,14 @@ class WidenConvs(Pass):
         return _Widener(module, self.is_fast).transform()
 
 
+def half_type_of(call: Call) -> str:
+    """The type of half precision that a convolution's operands have; "" of all other calls."""
+    if call.op != "conv":
+        return ""
+    first, second = (tensor_type_of(a).dtype for a in call.args[:2])
+    return str(first) if first == second and first in HALVES else ""
+
+
 class _Widener(ExprMutator):
     def __init__(self, module: IRModule, is_fast: Callable[[str], bool]) -> None:
         super().__init__(module)
@@ -57,12 +65,8 @@ class _Widener(ExprMutator):
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
-        if new.op != "conv":
-            return new
-        kind = tensor_type_of(new.args[0])
-        if kind.dtype not in HALVES or tensor_type_of(new.args[1]).dtype != kind.dtype:
-            return new
-        if self.is_fast(str(kind.dtype)) and not why_wide_form(new):
+        half = half_type_of(new)
+        if not half or (self.is_fast(half) and not why_wide_form(new)):
             return new
         attrs = dict(new.attrs)
         is_wide = attrs.pop("out_dtype", "") == FLOAT
@@ -70,7 +74,7 @@ class _Widener(ExprMutator):
         made = made.with_span(new.span)
         if is_wide:
             return made
-        return call_op("astype", self.emit(made, "wide"), dtype=str(kind.dtype))
+        return call_op("astype", self.emit(made, "wide"), dtype=half)
 
     def wide(self, atom: Atom) -> Atom:
         kind = tensor_type_of(atom).dtype

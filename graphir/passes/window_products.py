@@ -29,7 +29,7 @@ from ..mutator import ExprMutator
 from ..op import attr, tensor_type_of
 from ..window_rows import weight_rows, window_rows
 from .to_mixed_precision import has_large_windows
-from .widen_convs import HALVES
+from .widen_convs import half_type_of
 
 PAIR = 2
 """Terms that are multiplied together: of an odd number the last is a zero."""
@@ -58,12 +58,9 @@ class _Products(ExprMutator):
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
-        if new.op != "conv":
-            return new
-        kinds = [tensor_type_of(a).dtype for a in new.args[:2]]
-        if kinds[0] not in HALVES or kinds[0] != kinds[1] or not self.is_fast(str(kinds[0])):
-            return new
-        return self.product(new) if has_large_windows(new) else new
+        half = half_type_of(new)
+        is_fast = bool(half) and self.is_fast(half)
+        return self.product(new) if is_fast and has_large_windows(new) else new
 
     def product(self, call: Call) -> Value:
         x, w, *bias = call.args
