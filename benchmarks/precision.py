@@ -5,7 +5,8 @@
 
 Every model is compiled once for each precision; calls are interleaved, and the shortest of each is
 shown; with ``--layer`` also those of one row times a layer that exceeds the caches. The error is
-the largest difference to the module in float64, relative to the largest result. With the parameters
+the largest difference to the module in float64, relative to the largest result. ``--auto`` shows
+what ``precision="auto"`` chooses for the models and products of ``make bench``. With the parameters
 of an MLP (``w0``, ``b0``, ``w1``, ``b1``) and images with labels (``images``, ``labels``), its
 correct answers are counted too.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import copy
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -26,6 +28,7 @@ import burnish
 from ..driver.quantize import quantize
 from ..models import resnet, transformer
 from ..support.host import native_target
+from .cases import case_named
 
 
 def _linear(rows: int) -> tuple[Any, list[Any]]:
@@ -50,6 +53,12 @@ SHOWN = (
     "int4-weights:128",
 )
 """Words of ``precision=``, and those."""
+AUTO = (
+    *("mlp-784x128x10-1", "mlp-784x128x10-256", "bert-6x384-128", "gpt2-6x768-64", "resnet18-224"),
+    *("resnet50-224", "mobilenetv2-224", "vit-12x192-224", "matmul-exp-matmul-1024x2048x3072"),
+    *("matmul-add-1024", "linear-gelu-128x768x3072"),
+)
+"""Cases of ``make bench`` whose layers ``"auto"`` chooses for."""
 LAYER = (4096, 11008)
 """Terms and columns of the layer that one row is multiplied with."""
 
@@ -114,6 +123,32 @@ def layer_rows(rounds: int, sizes: tuple[int, int] = LAYER) -> list[str]:
     ]
 
 
+def auto_row(name: str, max_error: float, rounds: int) -> str:
+    """A row for what ``"auto"`` makes of a case within a bound, as errors are on its input."""
+    import torch
+
+    module, arrays = case_named(name).build()
+    inputs = tuple([torch.from_numpy(a) for a in arrays])
+    with torch.no_grad():
+        wide = [x.double() if x.is_floating_point() else x for x in inputs]
+        expected = copy.deepcopy(module).double()(*wide).numpy()
+    plain = burnish.compile(module, inputs, threads=1)
+    auto = burnish.compile(module, inputs, precision="auto", max_error=max_error, threads=1)
+    best = {plain: float("inf"), auto: float("inf")}
+    for _ in range(rounds):
+        for model in best:
+            start = time.perf_counter()
+            model(*inputs)
+            best[model] = min(best[model], time.perf_counter() - start)
+    chosen = auto.precision if isinstance(auto.precision, dict) else {"*": auto.precision}
+    words = ", ".join(f"{n} `{word}`" for word, n in Counter(chosen.values()).most_common())
+    error = error_of(auto(*inputs).numpy(), expected)
+    return (
+        f"| {name} | {max_error:g} | {error:.1e} | {words} | {best[auto] * 1e3:.3g} | "
+        f"{best[plain] / best[auto]:.2f} |"
+    )
+
+
 def correct_answers(mlp: str, images: str) -> list[str]:
     """A row for each precision: how many images an MLP gets right."""
     import torch
@@ -139,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--layer", action="store_true", help="one row times a large layer")
+    parser.add_argument("--auto", metavar="BOUNDS", help='"auto" with these, as 1e-3,1e-2')
     parser.add_argument("--mlp")
     parser.add_argument("--images")
     given = parser.parse_args(arguments)
@@ -150,6 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.layer:
         print("\n| precision | MB | ms | times float32 | bytes of float32 |\n|---|---|---|---|---|")
         print("\n".join(layer_rows(given.rounds)))
+    if given.auto:
+        print(
+            "\n| model | bound | error | layers | ms | times float32 |\n|---|---|---|---|---|---|"
+        )
+        for name in AUTO:
+            for bound in given.auto.split(","):
+                print(auto_row(name, float(bound), given.rounds), flush=True)
     if given.mlp and given.images:
         print("\n| precision | correct |\n|---|---|")
         print("\n".join(correct_answers(given.mlp, given.images)))

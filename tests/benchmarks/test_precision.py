@@ -39,3 +39,9 @@ def test_correct_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     given = ["--models", "", "--mlp", str(tmp_path / "m.npz"), "--images", str(tmp_path / "i.npz")]
     assert precision.main(given) == 0
     assert capsys.readouterr().out.count(" of 5 |") == len(precision.SHOWN)
+
+
+def test_what_auto_chooses_keeps_its_bound() -> None:
+    row = precision.auto_row("mlp-784x128x10-256", 1e-2, 1).split("|")
+    assert (row[1].strip(), float(row[2])) == ("mlp-784x128x10-256", 1e-2)
+    assert float(row[3]) <= 1e-2
