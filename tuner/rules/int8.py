@@ -34,7 +34,7 @@ from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import up_to_power
 from ..tiling.panels import copy_read, is_layout_free, lay_out
 from ..tiling.register_tile import Instruction, RegisterTile, tile_parts
-from ..tiling.sharing import points_of, share_tiles
+from ..tiling.sharing import points_of, share_parts
 from ..tiling.tile_model import SYMBOLIC_TILES, VECTORS, useful_part
 from ..tiling.tiles import outlets
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
@@ -212,8 +212,9 @@ def schedule_grouped(
     intrinsic = f"dot_{kinds}_{lanes}x{group}"
     height = max(1, tile_rows // roles.inner_count(block))
     tile = RegisterTile(height, (vectors, lanes), instruction=Instruction(intrinsic, group))
-    for blocks, _ in tile_parts(sch, (matmul.block, *stored), outer, tile):
-        share_tiles(sch, target, sch.get_loops(blocks[1])[: outer + 2], points_of(block))
+    parts = tile_parts(sch, (matmul.block, *stored), outer, tile)
+    nests = [sch.get_loops(blocks[1])[: outer + 2] for blocks, _ in parts]
+    share_parts(sch, target, nests, points_of(block))
 
 
 def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:

@@ -24,6 +24,7 @@ How large products are blocked for the caches is said in ``blocking.py``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,7 +32,7 @@ from ...support.instructions import Instructions
 from ...support.target import Target
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import Schedule
+from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..tiling.blocking import (
     AHEAD,
@@ -59,7 +60,7 @@ from ..tiling.panels import (
     wants_packing,
 )
 from ..tiling.register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
-from ..tiling.sharing import points_of, share_tiles
+from ..tiling.sharing import points_of, share_parts
 from ..tiling.tile_model import (
     STEPS,
     TALLEST_TILE,
@@ -315,12 +316,14 @@ def schedule_product(
         if producer is not None and reduce is not None:
             packing = compute_panels(sch, packing, producer, reduce)
     inner = roles.inner_count(block)
-    tiling = _Tiling(packed, columns, inner, outer, target, points)
+    tiling = _Tiling(packed, columns, inner, outer, target)
     tile = RegisterTile(
         max(1, tile_rows // inner), (vectors, lanes), unroll, decisions.ahead, reduce
     )
+    nests: list[Sequence[LoopRV]] = []
     for blocks, own in parts_of_rows(sch, (matmul.block, *stored), outer, tile):
-        _tile_part(sch, blocks, own, tiling)
+        nests += _tile_part(sch, blocks, own, tiling)
+    share_parts(sch, target, nests, points)
     if packing is not None:
         schedule_copy(sch, packing, target)
 
@@ -384,7 +387,6 @@ class _Tiling:
     inner: int
     outer: int
     target: Target
-    points: int
 
 
 def _together(panels: int, vectors: int, rows: int, known: Instructions) -> int:
@@ -415,9 +417,11 @@ def order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, 
             sch.add_unit_loop(loops[column])
 
 
-def _tile_part(sch: Schedule, blocks: tuple[str, ...], tile: RegisterTile, tiling: _Tiling) -> None:
+def _tile_part(
+    sch: Schedule, blocks: tuple[str, ...], tile: RegisterTile, tiling: _Tiling
+) -> list[Sequence[LoopRV]]:
     """Tile one part of the rows: packed columns reach as far as whole panels, others have a part of
-    their own for what does not fill a tile."""
+    their own for what does not fill a tile. The loops that threads may share, of each part."""
     columns, outer = tiling.columns, tiling.outer
     vectors, lanes = tile.columns
     panels = columns // tile.width if columns is not None else 1
@@ -447,9 +451,7 @@ def _tile_part(sch: Schedule, blocks: tuple[str, ...], tile: RegisterTile, tilin
         if not tiling.packed and (columns is None or columns % own.lanes):
             _keep_rows_apart(sch, names[0], own.lanes)
         tile_product(sch, names, ProductLoops(None, tuple(inner), j, (k,)), own)
-    # One loop of a part is shared; where columns are cut, that around both cuts is the rows'.
-    for names, _ in tiles:
-        share_tiles(sch, tiling.target, sch.get_loops(names[1])[: outer + 2], tiling.points)
+    return [sch.get_loops(names[1])[: outer + 2] for names, _ in tiles]
 
 
 def _rest_tile(tile: RegisterTile, columns: int) -> RegisterTile:

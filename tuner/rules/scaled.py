@@ -39,7 +39,7 @@ from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import up_to_power
 from ..tiling.panels import is_layout_free
 from ..tiling.register_tile import RegisterTile, TileLoops, fill_tile, parts_of_rows, sum_tile
-from ..tiling.sharing import points_of, share_tiles
+from ..tiling.sharing import points_of, share_parts
 from ..tiling.tile_model import SYMBOLIC_TILES
 from ..tiling.tiles import outlets, partition_together
 from ..workload import axis_kinds, block_named, blocks_in_order, is_reduction, static_extent
@@ -186,9 +186,11 @@ class ScaledRule(Rule[Scaled, ScaledDecisions]):
             own = replace(tile, columns=_columns(tile, cut.value))
             for name in part:
                 _tiles_outside(sch, name, own)
-            for names, rows in parts_of_rows(sch, part, 1, own):
+            parts = parts_of_rows(sch, part, 1, own)
+            for names, rows in parts:
                 _tile_part(sch, names, rows)
-                share_tiles(sch, target, sch.get_loops(names[-1])[:2], points)
+            nests = [sch.get_loops(names[-1])[:2] for names, _ in parts]
+            share_parts(sch, target, nests, points)
         schedule_rest(sch, target, decide)
 
 

@@ -31,7 +31,7 @@ from ..tiling.blocking import group_sizes
 from ..tiling.inline import inline_elementwise
 from ..tiling.panels import lay_out
 from ..tiling.register_tile import RegisterTile, tile_parts
-from ..tiling.sharing import points_of, share_tiles
+from ..tiling.sharing import points_of, share_parts
 from ..tiling.tile_registers import (
     FEWEST_ROWS,
     TILE_VECTORS,
@@ -139,5 +139,6 @@ def _schedule(sch: Schedule, product: Product, decisions: TilesDecisions, target
         columns_outside(sch, (matmul.block, *stored), roles, panel * decisions.group)
         outer += 1
     tile = RegisterTile(decisions.rows, (decisions.vectors, MOST), instruction=step)
-    for blocks, _ in tile_parts(sch, (matmul.block, *stored), outer, tile):
-        share_tiles(sch, target, sch.get_loops(blocks[1])[: outer + 2], points_of(block))
+    parts = tile_parts(sch, (matmul.block, *stored), outer, tile)
+    nests = [sch.get_loops(blocks[1])[: outer + 2] for blocks, _ in parts]
+    share_parts(sch, target, nests, points_of(block))

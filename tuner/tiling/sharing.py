@@ -65,3 +65,37 @@ def share_tiles(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: 
     counts = [e.value if isinstance(e, IntImm) else ENOUGH_TILES for e in extents]
     wanted = next((n for n in counts if n >= ENOUGH_TILES), max(counts))
     return share(sch, target, [loops[counts.index(wanted)]], points)
+
+
+def share_parts(
+    sch: Schedule, target: Target, nests: Sequence[Sequence[LoopRV]], points: int
+) -> None:
+    """Share parts of one block that may stand side by side inside the same loops; ``nests`` are the
+    loops of each that may be parallel, outermost first. The loops around all are shared where they
+    have enough iterations, or as many as the first part has inside; else each part's own are. A
+    loop around a parallel one is left serial: threads do not nest, so that a short one around, made
+    parallel for a part that has nothing to share, would take the others' from them."""
+    first, *others = nests
+    if not others:
+        share_tiles(sch, target, first, points)
+        return
+    names = [[sch.get(loop).var for loop in nest] for nest in nests]
+    around = 0
+    while all(len(n) > around and n[around] is names[0][around] for n in names):
+        around += 1
+    enough = min(ENOUGH_TILES, _most(sch, first[around:]))
+    if around and _most(sch, first[:around]) >= enough:
+        share_tiles(sch, target, first[:around], points)
+        return
+    inside: dict[int, list[Sequence[LoopRV]]] = {}
+    for nest, own in zip(nests, names, strict=True):
+        if len(own) > around:
+            inside.setdefault(id(own[around]), []).append(nest[around:])
+    for parts in inside.values():
+        share_parts(sch, target, parts, points)
+
+
+def _most(sch: Schedule, loops: Sequence[LoopRV]) -> int:
+    """The iterations of the longest loop; one that is not known has enough."""
+    extents = [sch.get(loop).extent for loop in loops]
+    return max([e.value if isinstance(e, IntImm) else ENOUGH_TILES for e in extents], default=0)

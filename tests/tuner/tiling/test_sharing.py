@@ -8,7 +8,7 @@ import pytest
 from burnish.tensorir import operators as op
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import SKYLAKE, Shape, Workload
-from burnish.tuner.tiling.sharing import PARALLEL_GRAIN, points_of, share, share_tiles
+from burnish.tuner.tiling.sharing import PARALLEL_GRAIN, points_of, share, share_parts, share_tiles
 from burnish.tuner.workload import blocks_in_order
 
 
@@ -53,3 +53,27 @@ def test_the_first_loop_with_enough_tiles_or_the_longest(shape: Shape, index: in
     assert share_tiles(sch, SKYLAKE, loops, PARALLEL_GRAIN)
     assert kinds(sch)[index] == "parallel"
     assert not share_tiles(sch, SKYLAKE, loops, PARALLEL_GRAIN)
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        # Few groups around many rows: the rows of the first part, and nothing around them.
+        ((3, 26, 64), ["serial", "parallel", "serial", "serial"]),
+        ((3, 27, 64), ["serial", "parallel", "serial", "parallel"]),
+        # As many groups as threads want, or more than there are rows: the groups of both parts.
+        ((8, 26, 64), ["parallel", "serial", "parallel", "serial"]),
+        ((3, 4, 64), ["parallel", "serial", "parallel", "serial"]),
+        # Nothing around: each part its own.
+        ((26, 64, 1), ["parallel", "serial", "serial", "parallel"]),
+    ],
+)
+def test_parts_side_by_side(shape: Shape, expected: list[str]) -> None:
+    sch = relu(*shape)
+    around = sch.get_loops("relu")[: 1 if shape[2] != 1 else 0]
+    rows = sch.get_loops("relu")[len(around)]
+    whole = sch.get(rows).extent.value // 25 * 25 or 2  # type: ignore[union-attr]
+    parts = [sch.get_child_blocks(p)[0] for p in sch.loop_partition(rows, [whole, None])]
+    nests = [sch.get_loops(part)[:2] for part in parts]
+    share_parts(sch, SKYLAKE, nests, PARALLEL_GRAIN)
+    assert [sch.get(loop).kind for nest in nests for loop in nest] == expected
