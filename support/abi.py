@@ -52,3 +52,5 @@ POLLED_WORK = 100_000_000
 second of code that waits for memory at every step."""
 LONG_WORK = 3 * POLLED_WORK
 """Work from which on a call is made so that Ctrl-C can end it."""
+UNBOUNDED_WORK = 1 << 48
+"""Work of a function that may run for ever, or for as long as its data say."""

@@ -6,7 +6,7 @@ one, whatever its latency; what registers hold as it is asked for is free, funct
 count several, and so does what a cache will not hold: accesses of large buffers, and of places that
 other memory tells. Sizes that are not known count as large where the question is how long something
 may take, and as 1 where it is how often a look is worth its price. A loop whose extent is in memory
-may run for ever: it looks, and a call that comes to one counts as long.
+may run for ever: it looks, and a call that comes to one counts as longer than any other.
 
 A loop of much work (``POLLED_WORK``) looks once an iteration, or once a strip of iterations where
 one is too short; below it only loops look that are that long in one iteration. So no code runs for
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from ...support.abi import LONG_WORK, POLLED_WORK
+from ...support.abi import POLLED_WORK, UNBOUNDED_WORK
 from ...support.node import children, walk
 from ..arith import evaluate as arith
 from ..buffer import Buffer
@@ -112,7 +112,7 @@ class Work:
         """Loops with a function of C in them."""
         total = self._stmt(body, {})
         if _is_unknown([total]):
-            total = maximum(substitute(total, {_UNKNOWN: IntImm(1)}), IntImm(LONG_WORK))
+            total = maximum(substitute(total, {_UNKNOWN: IntImm(1)}), IntImm(UNBOUNDED_WORK))
         self.total = total
         """Of the whole body, over the symbolic sizes; of any sizes, 0 included."""
         self.is_polled = self.at_most(body) >= POLLED_WORK

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from burnish.support.abi import UNBOUNDED_WORK
 from burnish.support.errors import (
     ArgumentError,
     ArityError,
@@ -203,9 +204,14 @@ def long_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_kernel_says_for_which_sizes_a_call_may_take_long(
-    add_kernel: Kernel, add_object: bytes, add_work_object: bytes, long_calls: list[int]
+    add_kernel: Kernel,
+    add_object: bytes,
+    add_work_object: bytes,
+    long_calls: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its work is a hundred million a row."""
+    monkeypatch.setattr(binding, "_QUICK", 0.0)
     bound = bind_kernel(add_kernel, load_objects([add_object, add_work_object]))
     for m, count in ((2, 0), (4, 1), (2, 1)):
         a, c = rows(m), np.empty((m, 4), np.float32)
@@ -215,6 +221,35 @@ def test_a_kernel_says_for_which_sizes_a_call_may_take_long(
     call = bound.prepare(rows(4), rows(4), np.empty((4, 4), np.float32))
     call()
     assert len(long_calls) == 2
+
+
+def test_what_was_fast_enough_needs_no_helper(
+    add_kernel: Kernel,
+    add_object: bytes,
+    add_work_object: bytes,
+    long_calls: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of a second each, as the clock has it: up to the fourth there is no hurry."""
+    ticks = iter(range(0, 1000, 4))
+    monkeypatch.setattr(binding.time, "perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(binding, "_QUICK", 4.5)
+    bound = bind_kernel(add_kernel, load_objects([add_object, add_work_object]))
+    for m, count in ((4, 1), (4, 1), (3, 1), (5, 2), (5, 2), (6, 3), (2, 3)):
+        a, c = rows(m), np.empty((m, 4), np.float32)
+        bound(a, a, c)
+        assert np.array_equal(c, a + a)
+        assert len(long_calls) == count
+
+
+def test_what_may_run_for_ever_is_always_helped(
+    add_kernel: Kernel, add_object: bytes, add_work_object: bytes, long_calls: list[int]
+) -> None:
+    bound = bind_kernel(add_kernel, load_objects([add_object, add_work_object]))
+    bound._work = lambda dims: UNBOUNDED_WORK  # type: ignore[assignment]
+    for count in (1, 2, 3):
+        bound(rows(4), rows(4), np.empty((4, 4), np.float32))
+        assert len(long_calls) == count
 
 
 def test_a_long_call_has_a_runtime_record_of_its_own(

@@ -375,6 +375,7 @@ def test_shapes_for_which_a_call_may_take_long_can_be_interrupted(
         call()
 
     monkeypatch.setattr("burnish.vm.binding.run_interruptibly", watch)
+    monkeypatch.setattr("burnish.vm.binding._QUICK", 0.0)
     add_program.objects.append(add_work_object)
     entry = entry_of(add_program, slow).call
     for m, count in ((1, 0), (5, 1), (1, 1), (5, 2)):
