@@ -11,7 +11,7 @@ from typing import Any
 from torch.fx import Node
 
 from ...graphir.expr import Atom, constant
-from ...tensorir.expr import Expr
+from ...tensorir.expr import INDEX, Expr
 from .registry import Context, arguments, base_name, converts, location, values_of
 
 
@@ -63,12 +63,20 @@ def sequence(context: Context, node: Node) -> Atom:
 
 @converts("aten.tril.default", "aten.triu.default")
 def triangle(context: Context, node: Node) -> Atom:
-    """The elements on and below (above) a diagonal, 0 elsewhere."""
+    """The elements on and below (above) a diagonal, 0 elsewhere; sizes and numbers of data may tell
+    which it is."""
     x = context.operand(node.args[0])
     kind = context.type(x)
-    diagonal = int(context.static(arguments(node)["diagonal"], "the diagonal"))
+    given = context.value(arguments(node)["diagonal"])
     lower = base_name(node) == "tril"
     rows, columns = kind.shape[-2:]
-    below = context.below_diagonal(rows, columns, diagonal if lower else diagonal - 1)
+    diagonal: int | Atom
+    if isinstance(given, int):
+        diagonal = given if lower else given - 1
+    else:
+        diagonal = context.operand(given, INDEX)
+        if not lower:
+            diagonal = context.op("subtract", diagonal, context.scalar(1, INDEX))
+    below = context.below_diagonal(rows, columns, diagonal)
     zero = context.scalar(0, kind.dtype)
     return context.op("where", below, *((x, zero) if lower else (zero, x)))

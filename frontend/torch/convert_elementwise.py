@@ -91,8 +91,14 @@ def gelu(context: Context, node: Node) -> Var:
 
 @converts("aten.leaky_relu.default")
 def leaky_relu(context: Context, node: Node) -> Var:
-    slope = float(context.static(arguments(node)["negative_slope"], "the slope"))
-    return context.op("leaky_relu", context.operand(node.args[0]), negative_slope=slope)
+    x = context.operand(node.args[0])
+    slope = context.value(arguments(node)["negative_slope"])
+    if isinstance(slope, int | float):
+        return context.op("leaky_relu", x, negative_slope=float(slope))
+    dtype = context.type(x).dtype
+    positive = context.op("greater", x, context.scalar(0, dtype))
+    steep = context.op("multiply", x, context.operand(slope, dtype))
+    return context.op("where", positive, x, steep)
 
 
 @converts("aten._prelu_kernel.default")

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from ...graphir.dim import fold_dim, static_value
+from ...graphir.dim import fold_dim, is_nonnegative, static_value
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType, types_equal
 from ...support.dtype import DType
@@ -277,17 +277,35 @@ def pad(context: Context, node: Node) -> Atom:
 
 
 def padded_by_names(context: Context, given: Mapping[str, Any], x: Atom) -> Atom:
-    """Pads by sizes that have names: parts are joined. A negative one is refused when the model
-    runs."""
+    """Pads by sizes that have names: parts are joined. Where one may be negative, which cuts, the
+    elements are looked up."""
     kind = context.type(x)
     value = context.scalar(given["value"] or 0, kind.dtype)
     widths = [context.dim(w) for w in given["pad"]]
     for i in range(len(widths) // 2):
         axis = kind.ndim - 1 - i
         shape = context.type(x).shape
+        before, after = widths[2 * i : 2 * i + 2]
+        if not (is_nonnegative(before) and is_nonnegative(after)):
+            x = _moved(context, x, axis, before, shape[axis] + before + after, value)
+            continue
         parts = [
             context.op("broadcast_to", value, context.shape([*shape[:axis], w, *shape[axis + 1 :]]))
-            for w in widths[2 * i : 2 * i + 2]
+            for w in (before, after)
         ]
         x = context.op("concat", parts[0], x, parts[1], axis=axis)
     return x
+
+
+def _moved(context: Context, x: Atom, axis: int, by: Expr, size: Expr, value: Atom) -> Var:
+    """So many elements of an axis, which begin ``by`` places before its first one: ``value`` where
+    there is none."""
+    kind = context.type(x)
+    places = context.op("subtract", context.positions(size), context.counted(by))
+    last = context.counted(kind.shape[axis] - 1)
+    known = context.op("minimum", context.op("maximum", places, context.scalar(0, INDEX)), last)
+    inside = context.op("equal", places, known)
+    behind = kind.ndim - 1 - axis
+    if behind:
+        inside = context.op("expand_dims", inside, axis=tuple(range(1, behind + 1)))
+    return context.op("where", inside, context.op("take", x, known, axis=axis), value)

@@ -258,12 +258,15 @@ class Context:
         """A size as a scalar int64: of each symbol the number of ones in a tensor of its size."""
         return sizes_as_data.counted(self, size)
 
-    def below_diagonal(self, rows: Expr, columns: Expr, diagonal: int = 0) -> Atom:
-        """A mask of (rows, columns): true on a diagonal and below."""
+    def below_diagonal(self, rows: Expr, columns: Expr, diagonal: int | Atom = 0) -> Atom:
+        """A mask of (rows, columns): true on a diagonal and below. That of an Atom, a scalar of
+        int64, is known when the model runs."""
         sizes = static_shape((rows, columns))
-        if sizes is not None:
-            return constant(np.tri(sizes[0], sizes[1], diagonal) > 0)
-        row = self.op("add", self.positions(rows), self.scalar(diagonal, INDEX))
+        if isinstance(diagonal, int):
+            if sizes is not None:
+                return constant(np.tri(sizes[0], sizes[1], diagonal) > 0)
+            diagonal = self.scalar(diagonal, INDEX)
+        row = self.op("add", self.positions(rows), diagonal)
         return self.op(
             "greater_equal", self.op("expand_dims", row, axis=1), self.positions(columns)
         )

@@ -213,6 +213,19 @@ def test_pads_that_cut_axes_of_named_sizes() -> None:
     )
 
 
+def test_pads_of_sizes_that_may_be_negative() -> None:
+    check_all(
+        {
+            "by half": lambda x: F.pad(x, (-(x.shape[1] // 2), 0)),
+            "to a length": lambda x: F.pad(x, (0, 7 - x.shape[1]), value=2.0),
+            "of whole numbers": lambda x: F.pad(x.long(), (7 - x.shape[1], 1), value=-1),
+        },
+        torch.arange(12.0).reshape(2, 6),
+        dynamic_shapes=(({1: "n"},),),
+        also=[(torch.arange(2.0 * n).reshape(2, n),) for n in (3, 7, 8, 9)],
+    )
+
+
 def test_the_last_rows_of_a_named_axis_however_short() -> None:
     def written(begin: int | None, end: int | None, value: float) -> Any:
         def write(x: torch.Tensor) -> torch.Tensor:
