@@ -98,8 +98,10 @@ class Asking(Generic[S]):
 
     def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...] | None:
         """(name, shape, dtype) of each input before the first call; None where a call tells."""
-        signature = self._root.signature
-        return None if signature is None else listed_inputs(self._root.imported, signature.params)
+        signature, imported = self._root.signature, self._root.imported
+        if signature is None:
+            return imported.declared or None
+        return listed_inputs(imported, signature.params)
 
     def replace(self, old: S, new: S) -> None:
         """Put a program in the place of one."""

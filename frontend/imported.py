@@ -128,6 +128,10 @@ class Imported:
     """The environment functions that ``main`` calls and nobody has registered: operators that the
     foreign framework runs."""
 
+    declared: tuple[tuple[str, tuple[str, ...], str], ...] = ()
+    """(name, shape, dtype) of each input as the foreign model says them, where the module has no
+    ``main`` yet."""
+
     question: Question | None = None
     """The module is no model yet, but what answers this: import once more, with the answer."""
 

@@ -234,7 +234,10 @@ def _ask(inputs: Inputs, wanted: str | SizeRelation, reason: str, source: str) -
     question = Question(wanted, reason)
     form = partial(_form, inputs, 1, (), is_kept=False)
     return Imported(
-        IRModule(), names, inputs.nested(), tuple, form, source=source, question=question
+        *(IRModule(), names, inputs.nested(), tuple, form),
+        source=source,
+        declared=inputs.declared(),
+        question=question,
     )
 
 

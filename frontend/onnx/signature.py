@@ -86,6 +86,25 @@ class Inputs:
         after = substitute_dim(dim, self._known)
         return dim if after is dim else self._resolved(after)
 
+    def declared(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """(name, shape, dtype) of each input, as the model says them; nothing where it has others
+        than tensors of known rank."""
+        if self.is_open:
+            return ()
+        found = []
+        for value in self.values:
+            kind = value.type.tensor_type
+            shape = [
+                str(d.dim_value)
+                if d.HasField("dim_value")
+                else d.dim_param or f"{value.name}_dim{i}"
+                for i, d in enumerate(kind.shape.dim)
+            ]
+            number = kind.elem_type
+            dtype = NARROW[number].name if number in NARROW else import_dtype(number, value.name)
+            found.append((value.name, tuple(shape), str(dtype)))
+        return tuple(found)
+
     def ranges(self, at_most: Mapping[str, int]) -> tuple[SizeRange, ...]:
         """Where calls have those symbolic dims that are bounded."""
         found: dict[str, SizeRange] = {}

@@ -90,6 +90,25 @@ _MOST_ALIKE = 16
 """Sizes that are supposed to be others, of one program."""
 
 
+_PACKED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+"""Where the layers of torch's eager-mode quantization are defined."""
+_WEIGHTS = ("_packed_params", "_all_weight_values")
+"""Attributes that hold packed weights."""
+
+
+def _refuse_packed_weights(module: torch.nn.Module) -> None:
+    """Raise FrontendError where a layer's weights are in the form of torch's own kernels."""
+    for name, layer in module.named_modules():
+        kind = type(layer)
+        if kind.__module__.startswith(_PACKED) and any(hasattr(layer, n) for n in _WEIGHTS):
+            raise FrontendError(
+                f"{name or kind.__name__!r} is a {kind.__module__}.{kind.__name__}, of torch's "
+                "eager-mode quantization, whose weights are packed for torch's own kernels. "
+                "Quantize the float module instead: burnish.quantize(module, samples), torchao's "
+                "quantize_, or torch's prepare_pt2e and convert_pt2e."
+            )
+
+
 def import_module(
     module: torch.nn.Module,
     example_inputs: Sequence[Any],
@@ -109,6 +128,7 @@ def import_module(
     """
     start = time.perf_counter()
     module = without_script(module)
+    _refuse_packed_weights(module)
     try:
         with export_lock:
             program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)

@@ -9,7 +9,13 @@ from onnx import numpy_helper, parser
 import burnish
 from burnish.driver import questions
 from burnish.driver.compiled_model import CompiledModel
-from burnish.support.errors import ArityError, DTypeMismatchError, ShapeMismatchError, VMError
+from burnish.support.errors import (
+    ArityError,
+    BurnishError,
+    DTypeMismatchError,
+    ShapeMismatchError,
+    VMError,
+)
 
 X = np.arange(6, dtype=np.float32)
 
@@ -33,6 +39,20 @@ def test_axes_that_are_an_input_make_a_program_for_each_value() -> None:
 
 def test_inputs_are_listed_before_anything_is_asked() -> None:
     assert unsqueezing().inputs == (("x", ("6",), "float32"), ("axes", ("2",), "int64"))
+
+
+def test_inputs_are_listed_where_the_first_call_tells_the_shapes() -> None:
+    """Three rows are written into a Reshape of any number of columns."""
+    model = burnish.compile(
+        parser.parse_model(
+            '<ir_version: 8, opset_import: ["" : 17]> '
+            "g (float[B, N] x) => (float y) <int64[3] s = {3, -1, 2}> "
+            "{ t = Transpose(x) r = Reshape(t, s) y = Add(r, x) }"
+        )
+    )
+    assert model.inputs == (("x", ("B", "N"), "float32"),)
+    with pytest.raises(BurnishError):
+        model(X.reshape(2, 3))
 
 
 def test_calls_are_checked_before_anything_is_asked() -> None:

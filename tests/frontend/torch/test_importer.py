@@ -432,3 +432,19 @@ def test_of_the_least_sizes_of_one_symbol_the_largest_counts(bounds: tuple[int, 
     assert torch.equal(model(x[:least], x[:least]), 2 * x[:least])
     with pytest.raises(ShapeMismatchError):
         model(x[: least - 1], x[: least - 1])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layer", [nn.Linear(4, 4), nn.LSTM(4, 4)])
+def test_weights_packed_for_kernels_of_torch_are_refused_by_name(layer: nn.Module) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Sequential(layer)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.inner(x)
+
+    net = torch.ao.quantization.quantize_dynamic(Net().eval(), {type(layer)})
+    with pytest.raises(FrontendError, match=r"'inner\.0' is a torch.*burnish\.quantize"):
+        import_module(net, (torch.rand(2, 3, 4),))
