@@ -6,27 +6,29 @@ torch.export traces what is assigned as if nobody ever read it again, of a tenso
 a module is exported with an eye on what its ``forward()`` sets. Where that is a tensor in the place
 of another of its type, it is exported once more, in a form that torch follows everywhere: the place
 holds a copy meanwhile, and the tensor that it held is written in place at the end. What is set
-otherwise a compiled model cannot do; whether its results depend on that, two calls in eager tell.
+otherwise a compiled model cannot do; whether its results depend on that, calls in eager tell, and
+the code that they ran.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.jit import ScriptModule
 from torch.utils import _pytree as pytree
 
 from .known_types import replaced_forward
+from .reachable_state import ABSENT, holders_of, value_at
+from .reads_of_state import codes_run, is_read
 
-_OWN = frozenset({*vars(nn.Module()), "_flat_weights", "forward"})
-"""Attributes that torch keeps its own books in. A recurrent layer lists its weights anew."""
-_ABSENT = object()
+_CALLS = 3
+_MOST_ALONE = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +44,11 @@ class Place:
 
     def now(self) -> Any:
         """What stands there by now."""
-        try:
-            return self.holder[self.key]
-        except (KeyError, IndexError):
+        found = value_at(self.holder, self.key)
+        if found is ABSENT and self.owner is not None:
             # A buffer that was set while its place is not among the buffers.
-            return _ABSENT if self.owner is None else vars(self.owner).get(self.key, _ABSENT)
+            return vars(self.owner).get(self.key, ABSENT)
+        return found
 
 
 @dataclass
@@ -60,27 +62,14 @@ class Assignments:
 
 
 def places_of(module: nn.Module) -> list[Place]:
-    """The values that a module and those in it hold, scripts not: attributes, buffers, and what is
-    in their lists and dicts, by the names that Python has for them."""
-    found: list[Place] = []
-    for path, part in module.named_modules():
-        if isinstance(part, ScriptModule):
-            continue
-        prefix = f"{path}." if path else ""
-        for key, value in vars(part).items():
-            if key not in _OWN:
-                found.append(Place(f"{prefix}{key}", vars(part), key, value))
-        for key, value in part._buffers.items():
-            found.append(Place(f"{prefix}{key}", part._buffers, key, value, part))
-    seen: set[int] = set()
-    for place in found:  # which grows meanwhile
-        value = place.value
-        if not isinstance(value, (list, dict)) or id(value) in seen:
-            continue
-        seen.add(id(value))
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        found += [Place(f"{place.name}[{key!r}]", value, key, held) for key, held in items]
-    return found
+    """The values that a module and those in it hold, scripts not, and what their code reaches
+    beyond: attributes, buffers, what is in containers and plain objects, globals, by the names that
+    Python has for them."""
+    return [
+        Place(holder.name_of(key), holder.where, key, value, holder.owner)
+        for holder in holders_of(module)
+        for key, value in holder.values.items()
+    ]
 
 
 def names_of_tensors(module: nn.Module) -> dict[int, str]:
@@ -131,6 +120,8 @@ def _is_same(now: Any, before: Any) -> bool:
         return True
     if type(now) is not type(before):
         return False
+    if isinstance(now, frozenset):
+        return now == before
     if isinstance(now, (list, dict)):
         return True
     if isinstance(now, tuple):
@@ -189,16 +180,88 @@ def written_in_place(module: nn.Module, names: Sequence[str]) -> Iterator[list[s
         yield lost
 
 
-def differs_when_repeated(call: Callable[[], Any]) -> bool:
-    """Whether a second call gives something else than the first; False where one fails."""
-    found = []
-    for _ in range(2):
+def lost_when_repeated(
+    module: nn.Module, call: Callable[[], Any], kept: Sequence[Tensor] = ()
+) -> tuple[list[str], bool]:
+    """What a module loses whose state is that of its first call ever after: the names of what calls
+    set, and whether results differ for that. Tensors ``kept``, which a compiled model writes, are
+    what they were before each call.
+
+    What the first call alone sets is a cache, and no loss where the second gives the same: further
+    calls meet what the second met. What every call sets is lost if code that ran reads it for
+    anything but itself. Nothing is lost where a call fails.
+    """
+    own = {id(x) for x in kept}
+    values = [(x, x.detach().clone()) for x in kept]
+    results: list[Any] = []
+    ran: set[CodeType] = set()
+    changed: list[str] = []
+    for i in range(_CALLS):
         torch.manual_seed(0)
+        before = places_of(module)
         try:
-            found.append([_kept(x) for x in pytree.tree_leaves(call())])
+            with codes_run(ran) if i == 1 else nullcontext():
+                results.append([_kept(x) for x in pytree.tree_leaves(call())])
         except Exception:  # whatever the model's own code raises
-            return False
-    return len(found[0]) != len(found[1]) or not all(map(_are_equal, *found))
+            return [], False
+        found = Assignments()
+        for place in before:
+            if id(place.value) in own:
+                place.holder[place.key] = place.value
+        with torch.no_grad():
+            for x, value in values:
+                x.copy_(value)
+        _compare(before, places_of(module), found)
+        latest = [*found.tensors, *found.others]
+        changed = list(dict.fromkeys([*changed, *latest]))
+        first, last = results[0], results[-1]
+        if len(first) != len(last) or not all(map(_are_equal, first, last)):
+            return changed, True
+        if not latest:
+            return [], False
+
+    def is_used(names: Sequence[str]) -> bool:
+        return _is_used(module, call, names, results[-1])
+
+    if not is_used(latest):
+        return [], False
+    read = [name for name in latest if is_read(name, ran)]
+    return [name for name in read if len(read) > _MOST_ALONE or is_used([name])], False
+
+
+class _Unusable:
+    """What a place holds whose value may not be read before it is set: there is nothing that could
+    be done with it."""
+
+    __slots__ = ()
+
+    def _fail(self, *_: Any) -> Any:
+        raise TypeError("a value of the call before")
+
+    __bool__ = __len__ = __iter__ = __call__ = __index__ = __float__ = __eq__ = __hash__ = _fail  # type: ignore[assignment]
+    __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = __setitem__ = __contains__ = _fail
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __iadd__ = _fail
+
+
+def _is_used(
+    module: nn.Module, call: Callable[[], Any], names: Sequence[str], expected: Sequence[Any]
+) -> bool:
+    """Whether a call needs what the one before has left in places by these names."""
+    held = holders_of(module)
+    places = {p.name: p for p in places_of(module)}
+    try:
+        for name in names:
+            if name not in places or isinstance(places[name].value, (list, dict, frozenset)):
+                return True
+            places[name].holder[places[name].key] = _Unusable()
+        torch.manual_seed(0)
+        found = [_kept(x) for x in pytree.tree_leaves(call())]
+        return len(found) != len(expected) or not all(map(_are_equal, expected, found))
+    except Exception:  # whatever the model's own code raises
+        return True
+    finally:
+        for holder in held:
+            holder.restore()
 
 
 def _kept(x: Any) -> Any:
@@ -214,6 +277,6 @@ def _are_equal(a: Any, b: Any) -> bool:
 
 
 __all__ = [
-    "Assignments", "differs_when_repeated", "followed", "is_of_type", "names_of_tensors",
+    "Assignments", "followed", "is_of_type", "lost_when_repeated", "names_of_tensors",
     "places_of", "written_in_place",
 ]  # fmt: skip

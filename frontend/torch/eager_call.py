@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from .assignments import places_of
+from .reachable_state import holders_of
 from .scripted_modules import own_slots
 from .size_builtins import namespaces_of
 
@@ -104,12 +104,12 @@ def _once(x: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def own_attributes(module: torch.nn.Module) -> Iterator[list[str]]:
-    """Afterwards attributes of a module and of those in it are the same objects, lists, dicts and
-    sets among them with what they held. Gives a list, which then has the names of those that
-    scripts have written."""
+    """Afterwards attributes of a module and of those in it, and all else that their code reaches
+    (plain objects, containers, classes, globals), are the same objects with what they held. Gives a
+    list, which then has the names of those that scripts have written."""
     places = [d for m in module.modules() for d in (vars(m), m._buffers) if isinstance(d, dict)]
     held = [(d, dict(d)) for d in places]
-    filled = list(_containers([x for attributes, _ in held for x in attributes.values()]))
+    reached = holders_of(module)
     try:
         with own_slots(module) as written:
             yield written
@@ -117,42 +117,8 @@ def own_attributes(module: torch.nn.Module) -> Iterator[list[str]]:
         for place, attributes in held:
             place.clear()
             place.update(attributes)
-        for container, values in filled:
-            _refill(container, values)
-
-
-def _containers(values: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """The lists, dicts and sets among some values and within those, each with what it holds."""
-    open_, seen = list(values), set[int]()
-    while open_:
-        x = open_.pop()
-        if id(x) in seen or not isinstance(x, (list, dict, set, tuple)):
-            continue
-        seen.add(id(x))
-        open_ += x.values() if isinstance(x, dict) else x
-        if not isinstance(x, tuple):
-            yield x, _held(x)
-
-
-def _held(container: Any) -> list[Any]:
-    """What a list or set holds, of a dict the keys and then the values."""
-    return [*container, *(container.values() if isinstance(container, dict) else ())]
-
-
-def _refill(container: Any, values: list[Any]) -> None:
-    """Gives a list, dict or set what it held; one that still does is not touched, since its class
-    may allow no writes."""
-    now = _held(container)
-    if len(now) == len(values) and all(map(operator.is_, now, values)):
-        return
-    if isinstance(container, list):
-        container[:] = values
-        return
-    container.clear()
-    half = len(values) // 2
-    container.update(
-        zip(values[:half], values[half:], strict=True) if isinstance(container, dict) else values
-    )
+        for holder in reached:
+            holder.restore()
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
-from .assignments import differs_when_repeated, followed, written_in_place
+from .assignments import followed, lost_when_repeated, written_in_place
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
     may_be_lost,
@@ -185,15 +185,26 @@ def _check_repeated(
         return
     given = (tuple(args), dict(kwargs or {}))
     with warnings.catch_warnings(action="ignore"), unchanged(module, plan.changed):
-        if not differs_when_repeated(lambda: eager_call(module, *copied(given))):
-            return
-    names = ", ".join([f"self.{name}" for name in plan.assigned])
+        lost, differs = lost_when_repeated(
+            module, lambda: eager_call(module, *copied(given)), plan.changed
+        )
+    if not lost:
+        return
+    names = ", ".join([_said(name) for name in (plan.assigned if differs else lost)])
+    why = "gives something else when it is called again"
+    if not differs:
+        why = "reads it when it is called again"
     raise FrontendError(
-        f"forward() of {type(module).__name__} sets {names}, and gives something else when it is "
-        "called again, which cannot be compiled: what a model keeps from call to call are tensors "
+        f"forward() of {type(module).__name__} sets {names}, and {why}, "
+        "which cannot be compiled: what a model keeps from call to call are tensors "
         "that stay of one dtype and one shape. Keep it in such a tensor, which is there before the "
         "first call (self.register_buffer), or pass it as an input and return what it becomes."
     )
+
+
+def _said(name: str) -> str:
+    """How a place is called in a message: "self.calls", "global step"."""
+    return name if " " in name.partition("[")[0] else f"self.{name}"
 
 
 def _check_size(
