@@ -238,7 +238,7 @@ class _Unusable:
     def _fail(self, *_: Any) -> Any:
         raise TypeError("a value of the call before")
 
-    __bool__ = __len__ = __iter__ = __call__ = __index__ = __float__ = __eq__ = __hash__ = _fail  # type: ignore[assignment]
+    __bool__ = __len__ = __iter__ = __call__ = __index__ = __float__ = __eq__ = __hash__ = _fail
     __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = __setitem__ = __contains__ = _fail
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __iadd__ = _fail
 
