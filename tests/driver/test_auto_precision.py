@@ -100,6 +100,34 @@ def test_what_is_not_faster_stays_float32(
     assert torch.equal(made(x), compile_model(module, (x,))(x))
 
 
+def test_one_bad_moment_does_not_keep_float32(
+    net: tuple[torch.nn.Module, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is busy when all of the choice is timed for the first time."""
+    module, x = net
+    made: list[str] = []
+    faster = auto_precision.time_programs
+
+    def times(runs: Mapping[str, Callable[[], Any]]) -> Mapping[str, Timing]:
+        made.append("timed")
+        return faster(runs)
+
+    monkeypatch.setattr(auto_precision, "time_programs", times)
+    wanted = compile_model(module, (x,), precision="auto", max_error=1e-2).precision
+    last = len(made)
+    made.clear()
+
+    def busy_once(runs: Mapping[str, Callable[[], Any]]) -> Mapping[str, Timing]:
+        found = dict(times(runs))
+        return {**found, "narrow": found["float32"]} if len(made) == last else found
+
+    monkeypatch.setattr(auto_precision, "time_programs", busy_once)
+    model = compile_model(module, (x,), precision="auto", max_error=1e-2)
+    assert model.precision == wanted
+    assert len(made) == last + 1
+    assert wanted
+
+
 def test_the_bound_is_that_of_all_samples(net: tuple[torch.nn.Module, torch.Tensor]) -> None:
     module, _ = net
     samples = [(torch.randn(6, 48) * scale,) for scale in (0.1, 1.0, 3.0)]
