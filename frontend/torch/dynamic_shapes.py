@@ -41,15 +41,16 @@ class ExportPlan:
     """(leaf, axis, function) of the same: the size there where each dim is as small as allowed, but
     no smaller than the function's argument."""
     least: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The ``min`` that a user has stated, by (leaf, axis)."""
+    """The ``min`` that a user has stated, or what the module needs, by (leaf, axis): of ``"2*n"``
+    it is twice that of the name."""
     examples: dict[int, torch.Tensor] = field(default_factory=dict)
     """What was given for the leaves that have named dims, whose place zeros of other sizes take."""
     names: tuple[str, ...] = ()
     doubtful: tuple[int, ...] = ()
     """Sizes at which what is exported may not be the module: it was traced before."""
     short: tuple[int, ...] = ()
-    """Sizes at which the module may cut axes into less parts than the program: where it does, dims
-    are larger."""
+    """Sizes of names at which the module may cut axes into less parts than the program: where it
+    does, dims are larger."""
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
     scripted: tuple[str, ...] = ()
@@ -58,6 +59,20 @@ class ExportPlan:
     """Those that its own ``forward()`` sets, and the program does not."""
     changed: tuple[torch.Tensor, ...] = ()
     """The tensors of the module that the program writes in place."""
+
+    def leaves_out(self, size: int, name: str | None = None) -> bool:
+        """Whether dims made of a name, or all, are larger than they are where it has this size."""
+        return all(
+            self.least.get((i, axis), 0) > extent(size)
+            for (i, axis, extent), (_, _, own) in zip(self.extents, self.places, strict=True)
+            if name in (None, own)
+        )
+
+    def leave_out(self, size: int, name: str | None = None) -> None:
+        """Makes dims made of a name, or all, larger than they are where it has this size."""
+        for (i, axis, extent), (_, _, own) in zip(self.extents, self.places, strict=True):
+            if name in (None, own):
+                self.least[i, axis] = max(extent(size + 1), self.least.get((i, axis), 0))
 
 
 def plan_export(

@@ -59,9 +59,9 @@ from .scripted_modules import (
     without_script,
 )
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
-from .size_functions import SizeFunctions
+from .size_functions import SeveralNames, SizeFunctions
 from .traced_data import traced_data
-from .unsaid_guards import TRIED, check_guards, is_true, near
+from .unsaid_guards import TRIED, check_guards, is_true, near, short_sizes
 from .written_tensors import keep_written
 
 export_lock = threading.Lock()
@@ -212,7 +212,7 @@ def _check_size(
 ) -> None:
     """Raise FrontendError where the module computes something else at this size of its named dims,
     or of one. Where it does so because short axes have less parts, dims are larger than that."""
-    if min([plan.least.get((i, axis), 0) for i, axis, _ in plan.places]) > size:
+    if plan.leaves_out(size):
         return
     try:
         if not check_at_size(size, module, program, plan):
@@ -221,8 +221,7 @@ def _check_size(
     except FrontendError:
         if size not in plan.short:
             raise
-        for i, axis, _ in plan.places:
-            plan.least[i, axis] = max(size + 1, plan.least.get((i, axis), 0))
+        plan.leave_out(size)
 
 
 def _leave_out_nothing(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
@@ -239,9 +238,8 @@ def _leave_out_nothing(module: torch.nn.Module, program: ExportedProgram, plan: 
     found = [name for name in plan.names if differs(name)]
     if not found and differs(None):
         found = list(plan.names)
-    for i, axis, name in plan.places:
-        if name in found:
-            plan.least[i, axis] = max(1, plan.least.get((i, axis), 0))
+    for name in found:
+        plan.leave_out(0, name)
 
 
 def _export_with_gaps(
@@ -280,8 +278,7 @@ def _check_gap(
 ) -> None:
     """Raise FrontendError where the module computes something else at a size that torch leaves out.
     A dim is larger than one at which the module itself fails, or has less parts."""
-    own = [(i, axis) for i, axis, n in plan.places if n == name]
-    if min([plan.least.get(place, 0) for place in own]) > size:
+    if plan.leaves_out(size, name):
         return
     try:
         if check_at_size(size, module, program, plan, name):
@@ -289,8 +286,7 @@ def _check_gap(
     except FrontendError:
         if size not in plan.short:
             raise
-    for place in own:
-        plan.least[place] = max(size + 1, plan.least.get(place, 0))
+    plan.leave_out(size, name)
 
 
 def _fails_at(condition: Any) -> list[int] | None:
@@ -590,7 +586,8 @@ def _with_named_sizes(
     """The export, a second time where the first makes a constant of a size that has a name. Lines
     of Python that ask sizes for their values are added to ``asked``."""
     try:
-        return _with_what_it_needs(export, module, plan)
+        with SeveralNames() if len(plan.names) > 1 else contextlib.nullcontext():
+            return _with_what_it_needs(export, module, plan)
     except Exception as error:  # torch has a class of its own for every kind of guard
         is_of_sizes = isinstance(error, _TAKES_NO_SIZES) or any(
             said in str(error) for said in (_IS_GUARD, *_MADE_CONSTANT)
@@ -610,7 +607,7 @@ def _with_named_sizes(
                 latest = again
                 found = [*functions.namespaces, *namespaces_at(again)]
             else:
-                plan.short = (*plan.short, *sorted(functions.short))
+                plan.short = (*plan.short, *short_sizes(program, plan, functions.chunked))
                 return program
             if {id(names) for names in found} <= {id(names) for names in namespaces}:
                 break

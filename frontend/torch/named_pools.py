@@ -16,8 +16,10 @@ from torch import Tensor, nn
 from torch.fx import Node
 
 from ...graphir.expr import Atom, Var
+from ...tensorir.expr import minimum
 from ..sizes_as_data import section
 from .convert_window import batched, both, spread
+from .numbers_of_data import check_equal
 from .registry import Context, converts
 
 
@@ -125,6 +127,28 @@ def convert_span(context: Context, node: Node) -> Atom:
     x, axis, begin, length = node.args
     assert isinstance(axis, int)
     return section(context, context.operand(x), axis, context.dim(begin), context.dim(length))
+
+
+@torch.library.custom_op("burnish::chunk_span", mutates_args=())
+def chunk_span(x: Tensor, axis: int, begin: int, length: int, last: int) -> Tensor:
+    """A chunk of an axis: a call for which the last one is empty, and the axis is not, has less of
+    them than the program, and is refused whichever of them are used."""
+    return span(x, axis, begin, length if last or not x.shape[axis] else -1)
+
+
+@chunk_span.register_fake
+def _(x: Tensor, axis: int, begin: int, length: int, last: int) -> Tensor:
+    return x.new_empty((*x.shape[:axis], length, *x.shape[axis + 1 :]))
+
+
+@converts("burnish.chunk_span.default")
+def convert_chunk_span(context: Context, node: Node) -> Atom:
+    x, axis, begin, length, last = node.args
+    assert isinstance(axis, int)
+    value = context.operand(x)
+    size = context.type(value).shape[axis]
+    check_equal(context, minimum(size, 1), minimum(context.dim(last), 1))
+    return section(context, value, axis, context.dim(begin), context.dim(length))
 
 
 __all__ = ["whole_pool"]

@@ -15,7 +15,7 @@ import itertools
 import linecache
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
 from types import FrameType
@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 from .decompositions import decomposes
 from .named_pools import whole_pool
 from .named_windows import WINDOWS, window
+from .unsaid_guards import UnsaidGuardError
 
 _OTHERS = (f"{Path(torch.__file__).parent}/", f"{Path(__file__).parent}/", "<")
 _EXPORT = (str(Path(__file__).with_name("export.py")), "_export")
@@ -37,7 +38,6 @@ _ASKS = (
     (torch.SymFloat, "__int__"),
 )  # fmt: skip
 _NAMED = (torch.SymInt, torch.SymFloat, torch.SymBool)
-_SMALL_SIZES = range(1, 257)
 _MATHS: dict[str, Callable[[Any], Any]] = {
     "sqrt": torch.sym_sqrt,
     "log": lambda x: _scalar(x).log().item(),
@@ -60,8 +60,9 @@ class SizeFunctions(TorchFunctionMode):
         """The lines that asked a named size for its value."""
         self.namespaces: list[dict[str, Any]] = []
         """Those of the files that these lines stand in."""
-        self.short: set[int] = set()
-        """Named sizes at which axes may have less parts."""
+        self.chunked: list[tuple[Any, int]] = []
+        """Sizes of axes, as torch's expressions, and how many parts were made of each: they may
+        have less where they are short."""
 
     def __enter__(self) -> SizeFunctions:
         self._held = {name: getattr(math, name) for name in _MATHS}
@@ -130,9 +131,35 @@ class SizeFunctions(TorchFunctionMode):
             return torch.chunk(input, chunks, dim)
         size: Any = input.shape[dim]
         if _whole(size % chunks) != 0:
-            few = {n for n in range(1, chunks**2) if -(-n // -(-n // chunks)) < chunks}
-            self.short |= _sizes_giving(size, few)
+            self.chunked.append((size.node.expr, chunks))
         return found
+
+
+class SeveralNames(TorchFunctionMode):
+    """Tells of chunks of an axis whose size is made of several names: how many there are torch
+    takes from the example, and of guards of several names it says nothing."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in _CHUNKS:
+            self._check(*args, **given)
+        return func(*args, **given)
+
+    def _check(self, input: Tensor, chunks: int, dim: int = 0) -> None:
+        size: Any = input.shape[dim]
+        if not is_named(size) or len(size.node.expr.free_symbols) < 2:
+            return
+        if _whole(size % chunks) != 0:
+            raise UnsaidGuardError(
+                f"Not all values of {size} in the specified range satisfy the generated guard that "
+                f"it has {chunks} chunks"
+            )
 
 
 def _frame_of_a_model() -> FrameType | None:
@@ -321,11 +348,18 @@ def _parts(x: Tensor, count: int, dim: int) -> Sequence[Tensor] | None:
         return None
     if _whole(size % count) == 0:
         return torch.split(x, [size // count] * count, dim)
-    if count == 2:
+    is_alone = len(size.node.expr.free_symbols) == 1
+    if count == 2 and is_alone:
         half = size // 2
         return torch.split(x, [size - half, half], dim)
     part = (size + (count - 1)) // count
-    return _parts_of(x, dim, [*[part] * (count - 1), size - part * (count - 1)])
+    last = torch.sym_max(size - part * (count - 1), 0)  # none where there are less parts
+    lengths = [*[part] * (count - 1), last]
+    if is_alone:
+        return _parts_of(x, dim, lengths)
+    # Which sizes of several names give less, no bound of one of them says.
+    operator: Any = torch.ops.burnish.chunk_span
+    return tuple([operator(x, dim % x.ndim, part * i, n, last) for i, n in enumerate(lengths)])
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> Sequence[Tensor]:
@@ -350,15 +384,6 @@ def _whole(size: Any) -> int | None:
         return int(size)
     expr = size.node.shape_env.simplify(size.node.expr)
     return int(expr) if expr.is_Integer else None
-
-
-def _sizes_giving(size: Any, few: Collection[int]) -> set[int]:
-    """The named sizes that may make this one of a few."""
-    expr = size.node.expr
-    symbols = list(expr.free_symbols)
-    if len(symbols) > 1:
-        return {1}
-    return {n for n in _SMALL_SIZES if expr.subs(symbols[0], n) in few}
 
 
 _MAX_POOLS = (torch.max_pool1d, nn.functional.max_pool1d)

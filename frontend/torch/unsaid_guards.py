@@ -28,6 +28,9 @@ NAMES = {"math": math, "torch": torch, "IntInfinity": lambda: math.inf}
 """What the text of a guard may call."""
 TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
 """Sizes that guards are evaluated for, beside those near the numbers in them."""
+_MOST_SHORT = 64
+"""Sizes that are looked at for axes with less chunks than they are to have, for each chunk: an axis
+of chunks**2 has all of them, and may be a part of its name."""
 _TRIED_TOGETHER = (1, 2, 3, 5, 8, 33, 257, 4096)
 """Those of several sizes in one guard."""
 
@@ -85,6 +88,42 @@ def check_guards(program: ExportedProgram, plan: ExportPlan) -> None:
         raise UnsaidGuardError("Constraints violated!\n" + "\n".join(lines))
 
 
+def short_sizes(
+    program: ExportedProgram, plan: ExportPlan, chunked: Sequence[tuple[Any, int]]
+) -> list[int]:
+    """The sizes of names for which axes, as (size while it was traced, how many chunks), have less
+    chunks than that. Of several names they are 1, and what else is short the program checks."""
+    found: set[int] = set()
+    environment = _environment(program)
+    places = _places(program, plan)
+    for expr, chunks in chunked:
+        own = environment.replace(expr)
+        symbols = sorted(own.free_symbols, key=str)
+        if len(symbols) != 1:
+            found.add(1)
+            continue
+        extent, shape = next((e, s) for s, _, e in places if symbols[0] in s.free_symbols)
+        factor, more = shape.coeff(symbols[0]), shape.subs(symbols[0], 0)
+        for n in range(_MOST_SHORT * chunks):
+            size = int(own.subs(symbols[0], (extent(n) - more) / factor))
+            if size > 0 and -(-size // -(-size // chunks)) < chunks:
+                found.add(n)
+    return sorted(found)
+
+
+def _places(
+    program: ExportedProgram, plan: ExportPlan
+) -> list[tuple[Any, str, Callable[[int], int]]]:
+    """The named dims, as torch's expressions, with their names and their sizes by those of these."""
+    specs = program.graph_signature.input_specs
+    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
+    pairs = zip(nodes, specs, strict=True)
+    leaves = [n for n, spec in pairs if spec.kind is InputKind.USER_INPUT]
+    named = zip(plan.places, plan.extents, strict=True)
+    sizes = [(leaves[i].meta["val"].shape[axis], n, e) for (i, axis, n), (_, _, e) in named]
+    return [(size.node.expr, n, e) for size, n, e in sizes if isinstance(size, torch.SymInt)]
+
+
 def _line(name: str, guard: str) -> str:
     return (
         f"  - Not all values of {name} = L['{name}'] in the specified range satisfy the "
@@ -96,17 +135,10 @@ def _symbols(
     program: ExportedProgram, plan: ExportPlan
 ) -> Iterator[tuple[Any, tuple[str, list[Any]]]]:
     """For each symbol that a named dim is made of, its name and the sizes made of it."""
-    specs = program.graph_signature.input_specs
-    nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
-    pairs = zip(nodes, specs, strict=True)
-    leaves = [n for n, spec in pairs if spec.kind is InputKind.USER_INPUT]
     known: dict[Any, tuple[str, list[Any]]] = {}
-    for i, axis, name in plan.places:
-        size = leaves[i].meta["val"].shape[axis]
-        if isinstance(size, torch.SymInt):
-            expr = size.node.expr
-            for symbol in expr.free_symbols:
-                known.setdefault(symbol, (name, []))[1].append(expr)
+    for expr, name, _ in _places(program, plan):
+        for symbol in expr.free_symbols:
+            known.setdefault(symbol, (name, []))[1].append(expr)
     return iter(known.items())
 
 

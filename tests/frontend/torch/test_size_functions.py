@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from burnish import compile as compile_model
 from burnish.frontend.torch import import_module
 from burnish.frontend.torch.size_functions import tensor
 from burnish.support.errors import FrontendError, ShapeMismatchError
@@ -136,6 +137,63 @@ def test_parts_of_axes() -> None:
         dynamic_shapes=NAMED,
         also=OTHERS,
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "expr"),
+    [(2, "n"), (4, "n"), (7, "n"), (3, "2*n"), (4, "2*n"), (4, "n + 1"), (5, "3*n + 2")],
+)
+def test_chunks_are_as_many_as_torch_makes(count: int, expr: str) -> None:
+    factor, more = {"n": (1, 0), "2*n": (2, 0), "n + 1": (1, 1), "3*n + 2": (3, 2)}[expr]
+
+    def chunks(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple([part * 2 for part in x.chunk(count)])
+
+    def of(n: int) -> torch.Tensor:
+        return torch.arange(1.0, factor * n + more + 1)
+
+    model = compile_model(One(chunks).eval(), (of(8),), dynamic_shapes=({0: expr},))
+    refused = []
+    for n in range(61):
+        try:
+            found = model(of(n))
+        except ShapeMismatchError:
+            refused.append(n)
+            continue
+        torch.testing.assert_close(tuple(map(torch.as_tensor, found)), chunks(of(n)))
+    assert refused == list(range(len(refused)))
+    assert len(refused) < 61
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_chunks_of_an_axis_of_several_names(count: int) -> None:
+    def chunks(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple([part * 2 for part in torch.cat([x, y]).chunk(count)])
+
+    names = ({0: "n"}, {0: "m"})
+    model = compile_model(One(chunks).eval(), (X[0], X[1, :4]), dynamic_shapes=names)
+    called = 0
+    for n in range(1, 7):
+        for m in range(1, 7):
+            given = torch.arange(1.0, n + 1), torch.arange(50.0, 50 + m)
+            try:
+                found = model(*given)
+            except ShapeMismatchError:
+                continue
+            torch.testing.assert_close(tuple(map(torch.as_tensor, found)), chunks(*given))
+            called += 1
+    assert called >= 12
+
+
+def test_chunks_of_several_names_are_counted_where_the_last_is_not_used() -> None:
+    """Of 5 elements there are three of four chunks, and the third has one."""
+    third = One(lambda x, y: torch.cat([x, y]).chunk(4)[2] * 2).eval()
+    names = ({0: "n"}, {0: "m"})
+    model = compile_model(third, (X[0], X[1, :4]), dynamic_shapes=names)
+    with pytest.raises(ShapeMismatchError):
+        model(X[0, :3], X[1, :2])
+    given = X[0], X[1, :2]
+    torch.testing.assert_close(torch.as_tensor(model(*given)), third(*given))
 
 
 def test_parts_of_any_axis() -> None:
