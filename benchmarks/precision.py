@@ -179,17 +179,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--images")
     given = parser.parse_args(arguments)
     print(f"{native_target().cpu}, one thread\n")
-    print("| model | precision | ms | times float32 | error |\n|---|---|---|---|---|")
+    print("| model | precision | ms | speedup | error |\n|---|---|---|---|---|")
     for name in filter(None, given.models.split(",")):
         module, inputs = MODELS[name]()
         print("\n".join(rows_of(name, module.eval(), inputs, given.rounds)), flush=True)
     if given.layer:
-        print("\n| precision | MB | ms | times float32 | bytes of float32 |\n|---|---|---|---|---|")
+        print("\n| precision | MB | ms | speedup | bytes of float32 |\n|---|---|---|---|---|")
         print("\n".join(layer_rows(given.rounds)))
     if given.auto:
-        print(
-            "\n| model | bound | error | layers | ms | times float32 |\n|---|---|---|---|---|---|"
-        )
+        print("\n| model | bound | error | layers | ms | speedup |\n|---|---|---|---|---|---|")
         for name in AUTO:
             for bound in given.auto.split(","):
                 print(auto_row(name, float(bound), given.rounds), flush=True)

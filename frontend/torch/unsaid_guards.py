@@ -114,7 +114,8 @@ def short_sizes(
 def _places(
     program: ExportedProgram, plan: ExportPlan
 ) -> list[tuple[Any, str, Callable[[int], int]]]:
-    """The named dims, as torch's expressions, with their names and their sizes by those of these."""
+    """The named dims, as torch's expressions, with their names and their sizes by those of the
+    names."""
     specs = program.graph_signature.input_specs
     nodes = [n for n in program.graph.nodes if n.op == "placeholder"]
     pairs = zip(nodes, specs, strict=True)
