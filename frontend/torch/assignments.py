@@ -122,8 +122,10 @@ def _is_same(now: Any, before: Any) -> bool:
         return False
     if isinstance(now, frozenset):
         return now == before
-    if isinstance(now, (list, dict)):
-        return True
+    if isinstance(now, list):  # another one: what is set within the same one has places of its own
+        return len(now) == len(before) and all(map(_is_same, now, before))
+    if isinstance(now, dict):
+        return now.keys() == before.keys() and all(_is_same(x, before[k]) for k, x in now.items())
     if isinstance(now, tuple):
         return len(now) == len(before) and all(map(_is_same, now, before))
     if isinstance(now, (bool, int, float, str, torch.Size, torch.dtype)):
@@ -251,7 +253,7 @@ def _is_used(
     places = {p.name: p for p in places_of(module)}
     try:
         for name in names:
-            if name not in places or isinstance(places[name].value, (list, dict, frozenset)):
+            if name not in places or isinstance(places[name].value, frozenset):
                 return True
             places[name].holder[places[name].key] = _Unusable()
         torch.manual_seed(0)

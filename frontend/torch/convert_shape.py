@@ -304,7 +304,10 @@ def _moved(context: Context, x: Atom, axis: int, by: Expr, size: Expr, value: At
     places = context.op("subtract", context.positions(size), context.counted(by))
     last = context.counted(kind.shape[axis] - 1)
     known = context.op("minimum", context.op("maximum", places, context.scalar(0, INDEX)), last)
-    inside = context.op("equal", places, known)
+    is_place = context.op(
+        "greater_equal", places, context.scalar(0, INDEX)
+    )  # of an empty axis none
+    inside = context.op("logical_and", context.op("equal", places, known), is_place)
     behind = kind.ndim - 1 - axis
     if behind:
         inside = context.op("expand_dims", inside, axis=tuple(range(1, behind + 1)))

@@ -26,6 +26,8 @@ from .reachable_state import is_foreign
 _ADDS = frozenset(
     {"add", "append", "appendleft", "clear", "discard", "extend", "insert", "update"}
 )  # fmt: skip
+_KEY = re.compile(r"""\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^]]*)\]""")
+"""A key of a container, as ``repr`` has it."""
 _TELLS = frozenset({"print", "debug", "info", "warning", "log"})
 
 
@@ -54,7 +56,8 @@ def is_read(name: str, codes: set[CodeType]) -> bool:
 
 def _attribute(name: str) -> str:
     """The last name of a place: "many" of "0.many[2]", "total" of "total of hook"."""
-    words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\[.*?\]", "", name.partition(" of ")[0]))
+    plain = re.sub(_KEY, "", name).partition(" of ")[0]
+    words = re.findall(r"[A-Za-z_]\w*", plain)
     return words[-1] if words else ""
 
 
@@ -63,12 +66,19 @@ def _is_read(word: str, codes: set[CodeType], asked: set[str]) -> bool:
         return False
     asked.add(word)
     for code in codes:
-        if word not in (*code.co_names, *code.co_freevars, *code.co_cellvars):
+        if word in code.co_consts:  # getattr(self, "calls")
+            return True
+        if word not in _beyond(code):
             continue
         tree = _tree(code)
         if tree is None or any(_reads(use, codes, asked) for use in _uses(tree, word)):
             return True
     return False
+
+
+def _beyond(code: CodeType) -> tuple[str, ...]:
+    """The names in code that are no local variables: attributes, globals, what is closed over."""
+    return (*code.co_names, *code.co_freevars, *code.co_cellvars)
 
 
 @functools.lru_cache(maxsize=256)
@@ -124,8 +134,10 @@ def _sets_alone(statement: ast.stmt, codes: set[CodeType], asked: set[str]) -> b
     for target in targets:
         while isinstance(target, ast.Subscript):
             target = target.value
-        word = getattr(target, "attr", None) or getattr(target, "id", None)
-        if word is None or _is_read(word, codes, asked):
+        word = getattr(target, "attr", None) or getattr(target, "id", "")
+        # What a local variable holds may go anywhere.
+        is_local = not any(word in _beyond(code) for code in codes)
+        if is_local or _is_read(word, codes, asked):
             return False
     return True
 

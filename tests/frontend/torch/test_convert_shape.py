@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import burnish
-from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
+from burnish.tests.frontend.torch.oracle import One, check_all, import_function, operators_of
 
 X = torch.arange(24.0).reshape(2, 3, 4)
 LONG = torch.arange(72.0).reshape(6, 12)
@@ -224,6 +224,16 @@ def test_pads_of_sizes_that_may_be_negative() -> None:
         dynamic_shapes=(({1: "n"},),),
         also=[(torch.arange(2.0 * n).reshape(2, n),) for n in (3, 7, 8, 9)],
     )
+
+
+def test_pads_of_an_axis_that_has_nothing() -> None:
+    """Its elements cannot be looked up, so all of it is the value."""
+    pad = One(lambda x, y: F.pad(x, (y.shape[0] - 2, 2), value=3.0)).eval()
+    given = (torch.ones(4), torch.ones(5))
+    model = burnish.compile(pad, given, dynamic_shapes=({0: "n"}, {0: "k"}))
+    for n, k in ((0, 3), (3, 1), (2, 2)):
+        x, y = torch.ones(n), torch.ones(k)
+        torch.testing.assert_close(torch.as_tensor(model(x, y)), pad(x, y))
 
 
 def test_the_last_rows_of_a_named_axis_however_short() -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import burnish
+from burnish.frontend.torch import import_module
 from burnish.frontend.torch.reachable_state import holders_of
 from burnish.support.errors import FrontendError
 
@@ -510,3 +511,40 @@ def test_results_of_every_call(body: Any) -> None:
     log.clear()
     Held.table.clear()
     _table.cache_clear()
+
+
+class Rebound(nn.Module):
+    """A list of the same length takes the place of one in every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = [0, 0, 0]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * (1 + self.weights[0])
+        self.weights = [*self.weights[1:], 1]
+        return y
+
+
+class Collected(nn.Module):
+    """A list that each call begins anew, and reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features: list[torch.Tensor] = []
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.features = []
+        for _ in range(3):
+            x = x * 2
+            self.features.append(x)
+        return torch.stack(self.features)
+
+
+def test_lists_that_take_the_place_of_others() -> None:
+    x = torch.ones(3)
+    with pytest.raises(FrontendError, match=r"self\.weights"):
+        import_module(Rebound().eval(), (x,))
+    module = Collected().eval()
+    import_module(module, (x,))
+    assert module.features == []
