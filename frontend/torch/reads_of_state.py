@@ -134,7 +134,7 @@ def _sets_alone(statement: ast.stmt, codes: set[CodeType], asked: set[str]) -> b
     for target in targets:
         while isinstance(target, ast.Subscript):
             target = target.value
-        word = getattr(target, "attr", None) or getattr(target, "id", "")
+        word = str(getattr(target, "attr", None) or getattr(target, "id", ""))
         # What a local variable holds may go anywhere.
         is_local = not any(word in _beyond(code) for code in codes)
         if is_local or _is_read(word, codes, asked):
