@@ -68,11 +68,9 @@ class Inputs:
     def _name_dims(self, context: Context) -> None:
         """A name for each symbolic dim, in the order of the inputs."""
         for value in self.values:
-            kind = value.type.tensor_type
-            for i, d in enumerate(kind.shape.dim if value.type.HasField("tensor_type") else ()):
-                if d.HasField("dim_value") and d.dim_value >= 0:
+            for i, name in enumerate(_sizes(value)):
+                if isinstance(name, int):
                     continue
-                name = d.dim_param or f"{value.name}_dim{i}"
                 if not isinstance(name, str):  # protobuf gives the bytes of what is no UTF-8
                     raise FrontendError(
                         f"input {value.name!r}: the name of dim {i} is no text; the file is "
@@ -93,16 +91,8 @@ class Inputs:
             return ()
         found = []
         for value in self.values:
-            kind = value.type.tensor_type
-            shape = [
-                str(d.dim_value)
-                if d.HasField("dim_value")
-                else d.dim_param or f"{value.name}_dim{i}"
-                for i, d in enumerate(kind.shape.dim)
-            ]
-            number = kind.elem_type
-            dtype = NARROW[number].name if number in NARROW else import_dtype(number, value.name)
-            found.append((value.name, tuple(shape), str(dtype)))
+            shape = tuple([str(size) for size in _sizes(value)])
+            found.append((value.name, shape, _kind(value.type.tensor_type.elem_type, value.name)))
         return tuple(found)
 
     def ranges(self, at_most: Mapping[str, int]) -> tuple[SizeRange, ...]:
@@ -157,13 +147,10 @@ class Inputs:
                 f"{where} has no shape; export the model with one, or set it in graph.input. Dims "
                 "may be symbolic."
             )
-        shape: list[Expr] = []
-        for i, d in enumerate(kind.shape.dim):
-            if d.HasField("dim_value") and d.dim_value >= 0:
-                shape.append(IntImm(d.dim_value))
-                continue
-            name = d.dim_param or f"{value.name}_dim{i}"
-            shape.append(self._resolved(self._dims[name]))
+        shape = [
+            IntImm(size) if isinstance(size, int) else self._resolved(self._dims[size])
+            for size in _sizes(value)
+        ]
         return self._param(value.name, shape, kind.elem_type, where)
 
     def _given(self, kind: TypeProto, shapes: Shapes, name: str, where: str) -> Bound:
@@ -189,7 +176,7 @@ class Inputs:
     def _param(self, name: str, shape: Sequence[Expr], number: int, where: str) -> Bound:
         kind = TensorType(tuple(shape), import_dtype(number, where))
         self.params.append(Var(self._names.name(name, name), kind))
-        self._kinds.append(NARROW[number].name if number in NARROW else str(kind.dtype))
+        self._kinds.append(_kind(number, where))
         return Narrow(self.params[-1], number) if number in NARROW else self.params[-1]
 
     # -- calls -----------------------------------------------------------------------------------
@@ -217,6 +204,23 @@ class Inputs:
             return [to_stored(x) for x in given]
 
         return flatten
+
+
+def _sizes(value: ValueInfoProto) -> list[int | str]:
+    """The dims of a tensor, each a number or its name, which without one is that of its place."""
+    if not value.type.HasField("tensor_type"):
+        return []
+    return [
+        d.dim_value
+        if d.HasField("dim_value") and d.dim_value >= 0
+        else d.dim_param or f"{value.name}_dim{i}"
+        for i, d in enumerate(value.type.tensor_type.shape.dim)
+    ]
+
+
+def _kind(number: int, where: str) -> str:
+    """The dtype that a call has: of narrow ones their own, not that they are stored in."""
+    return NARROW[number].name if number in NARROW else str(import_dtype(number, where))
 
 
 def _leaves(values: Sequence[Any]) -> list[Any]:

@@ -24,11 +24,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .known_types import replaced_forward
-from .reachable_state import ABSENT, holders_of, value_at
+from .reachable_state import ABSENT, Holder, holders_of, value_at
 from .reads_of_state import codes_run, is_read
 
 _CALLS = 3
+"""In eager: the first fills caches, the second meets them, the third tells what calls still set."""
 _MOST_ALONE = 8
+"""Places of which each is tried by itself whether it is used; of more all are named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +67,13 @@ def places_of(module: nn.Module) -> list[Place]:
     """The values that a module and those in it hold, scripts not, and what their code reaches
     beyond: attributes, buffers, what is in containers and plain objects, globals, by the names that
     Python has for them."""
+    return _places_in(holders_of(module))
+
+
+def _places_in(holders: Sequence[Holder]) -> list[Place]:
     return [
         Place(holder.name_of(key), holder.where, key, value, holder.owner)
-        for holder in holders_of(module)
+        for holder in holders
         for key, value in holder.values.items()
     ]
 
@@ -114,20 +120,18 @@ def _is_within(name: str, others: Sequence[str]) -> bool:
 
 
 def _is_same(now: Any, before: Any) -> bool:
-    """Whether a value is what it was, or one that means the same. What lists and dicts hold has
-    places of its own."""
+    """Whether a value is what it was, or one that means the same. What is set within a list or dict
+    that stays has places of its own."""
     if now is before:
         return True
     if type(now) is not type(before):
         return False
     if isinstance(now, frozenset):
         return now == before
-    if isinstance(now, list):  # another one: what is set within the same one has places of its own
+    if isinstance(now, (list, tuple)):
         return len(now) == len(before) and all(map(_is_same, now, before))
     if isinstance(now, dict):
         return now.keys() == before.keys() and all(_is_same(x, before[k]) for k, x in now.items())
-    if isinstance(now, tuple):
-        return len(now) == len(before) and all(map(_is_same, now, before))
     if isinstance(now, (bool, int, float, str, torch.Size, torch.dtype)):
         return bool(now == before)
     return False
@@ -198,9 +202,9 @@ def lost_when_repeated(
     results: list[Any] = []
     ran: set[CodeType] = set()
     changed: list[str] = []
+    before = places_of(module)
     for i in range(_CALLS):
         torch.manual_seed(0)
-        before = places_of(module)
         try:
             with codes_run(ran) if i == 1 else nullcontext():
                 results.append([_kept(x) for x in pytree.tree_leaves(call())])
@@ -213,7 +217,9 @@ def lost_when_repeated(
         with torch.no_grad():
             for x, value in values:
                 x.copy_(value)
-        _compare(before, places_of(module), found)
+        after = places_of(module)
+        _compare(before, after, found)
+        before = after
         latest = [*found.tensors, *found.others]
         changed = list(dict.fromkeys([*changed, *latest]))
         first, last = results[0], results[-1]
@@ -250,7 +256,7 @@ def _is_used(
 ) -> bool:
     """Whether a call needs what the one before has left in places by these names."""
     held = holders_of(module)
-    places = {p.name: p for p in places_of(module)}
+    places = {p.name: p for p in _places_in(held)}
     try:
         for name in names:
             if name not in places or isinstance(places[name].value, frozenset):

@@ -95,17 +95,18 @@ def leaky_relu(context: Context, node: Node) -> Var:
     slope = context.value(arguments(node)["negative_slope"])
     if isinstance(slope, int | float):
         return context.op("leaky_relu", x, negative_slope=float(slope))
-    dtype = context.type(x).dtype
-    positive = context.op("greater", x, context.scalar(0, dtype))
-    steep = context.op("multiply", x, context.operand(slope, dtype))
-    return context.op("where", positive, x, steep)
+    return _with_slope(context, x, context.operand(slope, context.type(x).dtype))
 
 
 @converts("aten._prelu_kernel.default")
 def prelu(context: Context, node: Node) -> Var:
-    x, weight = context.operand(node.args[0]), context.operand(node.args[1])
+    return _with_slope(context, context.operand(node.args[0]), context.operand(node.args[1]))
+
+
+def _with_slope(context: Context, x: Atom, slope: Atom) -> Var:
+    """What is positive, and all else times a slope."""
     positive = context.op("greater", x, context.scalar(0, context.type(x).dtype))
-    return context.op("where", positive, x, context.op("multiply", weight, x))
+    return context.op("where", positive, x, context.op("multiply", slope, x))
 
 
 @converts("aten.elu.default")

@@ -302,12 +302,13 @@ def _moved(context: Context, x: Atom, axis: int, by: Expr, size: Expr, value: At
     there is none."""
     kind = context.type(x)
     places = context.op("subtract", context.positions(size), context.counted(by))
-    last = context.counted(kind.shape[axis] - 1)
-    known = context.op("minimum", context.op("maximum", places, context.scalar(0, INDEX)), last)
-    is_place = context.op(
-        "greater_equal", places, context.scalar(0, INDEX)
-    )  # of an empty axis none
-    inside = context.op("logical_and", context.op("equal", places, known), is_place)
+    first, last = context.scalar(0, INDEX), context.counted(kind.shape[axis] - 1)
+    known = context.op("minimum", context.op("maximum", places, first), last)
+    inside = context.op(
+        "logical_and",
+        context.op("greater_equal", places, first),
+        context.op("less_equal", places, last),
+    )
     behind = kind.ndim - 1 - axis
     if behind:
         inside = context.op("expand_dims", inside, axis=tuple(range(1, behind + 1)))

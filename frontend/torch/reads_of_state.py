@@ -56,7 +56,7 @@ def is_read(name: str, codes: set[CodeType]) -> bool:
 
 def _attribute(name: str) -> str:
     """The last name of a place: "many" of "0.many[2]", "total" of "total of hook"."""
-    plain = re.sub(_KEY, "", name).partition(" of ")[0]
+    plain = _KEY.sub("", name).partition(" of ")[0]
     words = re.findall(r"[A-Za-z_]\w*", plain)
     return words[-1] if words else ""
 

@@ -203,6 +203,15 @@ def long_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
+def check_long_calls(bound: BoundKernel, long_calls: list[int], *counts: tuple[int, int]) -> None:
+    """Calls of so many rows give sums, and so many of all have been long by then."""
+    for m, count in counts:
+        a, c = rows(m), np.empty((m, 4), np.float32)
+        bound(a, a, c)
+        assert np.array_equal(c, a + a)
+        assert len(long_calls) == count
+
+
 def test_a_kernel_says_for_which_sizes_a_call_may_take_long(
     add_kernel: Kernel,
     add_object: bytes,
@@ -213,11 +222,7 @@ def test_a_kernel_says_for_which_sizes_a_call_may_take_long(
     """Its work is a hundred million a row."""
     monkeypatch.setattr(binding, "_QUICK", 0.0)
     bound = bind_kernel(add_kernel, load_objects([add_object, add_work_object]))
-    for m, count in ((2, 0), (4, 1), (2, 1)):
-        a, c = rows(m), np.empty((m, 4), np.float32)
-        bound(a, a, c)
-        assert np.array_equal(c, a + a)
-        assert len(long_calls) == count
+    check_long_calls(bound, long_calls, (2, 0), (4, 1), (2, 1))
     call = bound.prepare(rows(4), rows(4), np.empty((4, 4), np.float32))
     call()
     assert len(long_calls) == 2
@@ -235,11 +240,8 @@ def test_what_was_fast_enough_needs_no_helper(
     monkeypatch.setattr(binding.time, "perf_counter", lambda: next(ticks))
     monkeypatch.setattr(binding, "_QUICK", 4.5)
     bound = bind_kernel(add_kernel, load_objects([add_object, add_work_object]))
-    for m, count in ((4, 1), (4, 1), (3, 1), (5, 2), (5, 2), (6, 3), (2, 3)):
-        a, c = rows(m), np.empty((m, 4), np.float32)
-        bound(a, a, c)
-        assert np.array_equal(c, a + a)
-        assert len(long_calls) == count
+    counts = ((4, 1), (4, 1), (3, 1), (5, 2), (5, 2), (6, 3), (2, 3))
+    check_long_calls(bound, long_calls, *counts)
 
 
 def test_what_may_run_for_ever_is_always_helped(

@@ -213,8 +213,7 @@ def schedule_grouped(
     height = max(1, tile_rows // roles.inner_count(block))
     tile = RegisterTile(height, (vectors, lanes), instruction=Instruction(intrinsic, group))
     parts = tile_parts(sch, (matmul.block, *stored), outer, tile)
-    nests = [sch.get_loops(blocks[1])[: outer + 2] for blocks, _ in parts]
-    share_parts(sch, target, nests, points_of(block))
+    share_parts(sch, target, [names[1] for names, _ in parts], outer + 2, points_of(block))
 
 
 def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:

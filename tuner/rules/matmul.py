@@ -24,7 +24,6 @@ How large products are blocked for the caches is said in ``blocking.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from ...support.instructions import Instructions
 from ...support.target import Target
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..tiling.blocking import (
     AHEAD,
@@ -320,10 +319,10 @@ def schedule_product(
     tile = RegisterTile(
         max(1, tile_rows // inner), (vectors, lanes), unroll, decisions.ahead, reduce
     )
-    nests: list[Sequence[LoopRV]] = []
+    shared: list[str] = []
     for blocks, own in parts_of_rows(sch, (matmul.block, *stored), outer, tile):
-        nests += _tile_part(sch, blocks, own, tiling)
-    share_parts(sch, target, nests, points)
+        shared += _tile_part(sch, blocks, own, tiling)
+    share_parts(sch, target, shared, outer + 2, points)
     if packing is not None:
         schedule_copy(sch, packing, target)
 
@@ -419,9 +418,9 @@ def order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, 
 
 def _tile_part(
     sch: Schedule, blocks: tuple[str, ...], tile: RegisterTile, tiling: _Tiling
-) -> list[Sequence[LoopRV]]:
+) -> list[str]:
     """Tile one part of the rows: packed columns reach as far as whole panels, others have a part of
-    their own for what does not fill a tile. The loops that threads may share, of each part."""
+    their own for what does not fill a tile. The first outlet of each, whose loops threads share."""
     columns, outer = tiling.columns, tiling.outer
     vectors, lanes = tile.columns
     panels = columns // tile.width if columns is not None else 1
@@ -451,7 +450,7 @@ def _tile_part(
         if not tiling.packed and (columns is None or columns % own.lanes):
             _keep_rows_apart(sch, names[0], own.lanes)
         tile_product(sch, names, ProductLoops(None, tuple(inner), j, (k,)), own)
-    return [sch.get_loops(names[1])[: outer + 2] for names, _ in tiles]
+    return [names[1] for names, _ in tiles]
 
 
 def _rest_tile(tile: RegisterTile, columns: int) -> RegisterTile:

@@ -189,8 +189,7 @@ class ScaledRule(Rule[Scaled, ScaledDecisions]):
             parts = parts_of_rows(sch, part, 1, own)
             for names, rows in parts:
                 _tile_part(sch, names, rows)
-            nests = [sch.get_loops(names[-1])[:2] for names, _ in parts]
-            share_parts(sch, target, nests, points)
+            share_parts(sch, target, [names[-1] for names, _ in parts], 2, points)
         schedule_rest(sch, target, decide)
 
 

@@ -140,5 +140,4 @@ def _schedule(sch: Schedule, product: Product, decisions: TilesDecisions, target
         outer += 1
     tile = RegisterTile(decisions.rows, (decisions.vectors, MOST), instruction=step)
     parts = tile_parts(sch, (matmul.block, *stored), outer, tile)
-    nests = [sch.get_loops(blocks[1])[: outer + 2] for blocks, _ in parts]
-    share_parts(sch, target, nests, points_of(block))
+    share_parts(sch, target, [names[1] for names, _ in parts], outer + 2, points_of(block))

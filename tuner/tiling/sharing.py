@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...support.target import Target
 from ...tensorir.expr import IntImm
-from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
 
 PARALLEL_GRAIN = 1 << 14
@@ -68,13 +68,20 @@ def share_tiles(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: 
 
 
 def share_parts(
+    sch: Schedule, target: Target, blocks: Sequence[str | BlockRV], depth: int, points: int
+) -> None:
+    """Share parts of one block that may stand side by side inside the same loops: of each of
+    ``blocks`` the ``depth`` outermost loops may be parallel. The loops around all are shared where
+    they have enough iterations, or as many as the first part has inside; else each part's own are.
+    A loop around a parallel one is left serial: threads do not nest, so that a short one around,
+    made parallel for a part that has nothing to share, would take the others' from them."""
+    _share_nests(sch, target, [sch.get_loops(block)[:depth] for block in blocks], points)
+
+
+def _share_nests(
     sch: Schedule, target: Target, nests: Sequence[Sequence[LoopRV]], points: int
 ) -> None:
-    """Share parts of one block that may stand side by side inside the same loops; ``nests`` are the
-    loops of each that may be parallel, outermost first. The loops around all are shared where they
-    have enough iterations, or as many as the first part has inside; else each part's own are. A
-    loop around a parallel one is left serial: threads do not nest, so that a short one around, made
-    parallel for a part that has nothing to share, would take the others' from them."""
+    """``share_parts`` of the loops of each part, outermost first."""
     first, *others = nests
     if not others:
         share_tiles(sch, target, first, points)
@@ -92,7 +99,7 @@ def share_parts(
         if len(own) > around:
             inside.setdefault(id(own[around]), []).append(nest[around:])
     for parts in inside.values():
-        share_parts(sch, target, parts, points)
+        _share_nests(sch, target, parts, points)
 
 
 def _most(sch: Schedule, loops: Sequence[LoopRV]) -> int:

@@ -74,6 +74,6 @@ def test_parts_side_by_side(shape: Shape, expected: list[str]) -> None:
     rows = sch.get_loops("relu")[len(around)]
     whole = sch.get(rows).extent.value // 25 * 25 or 2  # type: ignore[union-attr]
     parts = [sch.get_child_blocks(p)[0] for p in sch.loop_partition(rows, [whole, None])]
+    share_parts(sch, SKYLAKE, parts, 2, PARALLEL_GRAIN)
     nests = [sch.get_loops(part)[:2] for part in parts]
-    share_parts(sch, SKYLAKE, nests, PARALLEL_GRAIN)
     assert [sch.get(loop).kind for nest in nests for loop in nest] == expected
