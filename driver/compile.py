@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..frontend.imported import Imported
-from ..graphir.passes.pass_list import as_pass_list
+from ..graphir.passes.pass_list import PassList, as_pass_list
 from ..support.errors import (
     ArgumentError,
     FrontendError,
@@ -28,6 +28,7 @@ from ..tuner.records.database import TuningDatabase
 from ..tuner.records.records_io import as_records
 from .auto_precision import AUTO, check_bound, choose_precision, with_choice
 from .compiled_model import CompiledModel
+from .given_sizes import Sizes
 from .kernels import resolve_target
 from .precision import Precision, Selection
 from .sources import (
@@ -40,6 +41,7 @@ from .sources import (
     split_examples,
 )
 from .specialize import check_sizes
+from .stages import ScheduleChoice
 from .threads import thread_count
 from .tune import ScheduledBy
 
@@ -130,25 +132,20 @@ def compile(
     ArgumentError, TuningError for a ``database`` that is none. Whatever is wrong with a model is
     raised here, or at the first call.
     """
-    resolved = resolve_target(target)
-    count = thread_count(resolved, threads)
-    check_bound(precision, max_error, samples)
-    if precision != AUTO:
-        Selection(resolved, precision)  # refuses another word now, not at the first call
-    listed = None if passes is None else as_pass_list(passes)
-    sizes = check_sizes(specialize)
-    records = None if database is None else as_records(database)
+    options = check_options(
+        target=target,
+        threads=threads,
+        precision=precision,
+        max_error=max_error,
+        samples=samples,
+        fallback=fallback,
+        check=check,
+        passes=passes,
+        specialize=specialize,
+        database=database,
+    )
+    resolved, count, listed = options.target, options.threads, options.passes
     again = None
-    for option, word, words in (
-        ("fallback", fallback, ("torch", "onnx")),
-        ("check", check, ("first-call",)),
-    ):
-        if word not in (None, *words):
-            *known, last = "None", *[f'"{w}"' for w in words]
-            raise ArgumentError(
-                f"{option} is {', '.join(known)} or {last}; found {word!r}."
-                f"{nearest(str(word), words)}"
-            )
     args, named = split_examples(example_inputs, example_kwargs)
     if not is_torch_module(model):
         _refuse_examples(model, example_inputs, example_kwargs, dynamic_shapes)
@@ -177,9 +174,55 @@ def compile(
         *(model, imported, dynamic_shapes, resolved, count, precision, again, fallback, checked),
         check=check,
         passes=listed,
-        specialize=sizes,
-        schedule=schedule_analytically if records is None else ScheduledBy(records),
+        specialize=options.specialize,
+        schedule=options.schedule,
     )
+
+
+class CheckedOptions(NamedTuple):
+    """What the options of ``compile`` stand for."""
+
+    target: Target
+    threads: int
+    passes: PassList | None
+    specialize: tuple[Sizes, ...]
+    schedule: ScheduleChoice
+
+
+def check_options(
+    *,
+    target: Target | str = "native",
+    threads: int | None = None,
+    precision: Precision = "fast",
+    max_error: float | None = None,
+    samples: Sequence[Sequence[Any]] | None = None,
+    fallback: str | None = None,
+    check: str | None = None,
+    passes: Any = None,
+    specialize: Any = (),
+    database: TuningDatabase | str | Path | None = None,
+) -> CheckedOptions:
+    """Options of ``compile``, looked at before there is a model. Raises what it does for these."""
+    resolved = resolve_target(target)
+    count = thread_count(resolved, threads)
+    check_bound(precision, max_error, samples)
+    if precision != AUTO:
+        Selection(resolved, precision)  # refuses another word now, not at the first call
+    listed = None if passes is None else as_pass_list(passes)
+    sizes = check_sizes(specialize)
+    records = None if database is None else as_records(database)
+    for option, word, words in (
+        ("fallback", fallback, ("torch", "onnx")),
+        ("check", check, ("first-call",)),
+    ):
+        if word not in (None, *words):
+            *known, last = "None", *[f'"{w}"' for w in words]
+            raise ArgumentError(
+                f"{option} is {', '.join(known)} or {last}; found {word!r}."
+                f"{nearest(str(word), words)}"
+            )
+    schedule = schedule_analytically if records is None else ScheduledBy(records)
+    return CheckedOptions(resolved, count, listed, sizes, schedule)
 
 
 def _refuse_examples(

@@ -240,16 +240,22 @@ class Selection:
     def _rounded(self, products: list[Call], word: str) -> str:
         chosen = [c for c in products if self.word_of(constant_name(c)) == word]
         rounded = [c for c in chosen if takes_narrow_operands(c)]
+        wide = [c for c in chosen if why_wide(c)]
         left = {
-            f"{layer_name(constant_name(c)) or 'a convolution'} stays float32: {why_wide(c)}. "
-            for c in chosen
-            if c.op == "conv" and why_wide(c)
+            f"{layer_name(constant_name(c)) or 'a convolution'} stays {_dtype(c)}: {why_wide(c)}. "
+            for c in wide
+            if c.op == "conv"
+        }
+        others = Counter([(_dtype(c), why_wide(c)) for c in wide if c.op != "conv"])
+        left |= {
+            f"{count} matrix products stay {dtype}: {why}. "
+            for (dtype, why), count in others.items()
         }
         beyond = " (those above 65504 become infinite)" if word == "float16" else ""
         return (
             f"precision={word!r}: {_counted(rounded, products)} take operands "
             f"rounded to {word}, by at most 1 part in {NARROW[word]}{beyond}, and are summed in "
-            f"float32; everything else is float32. {''.join(sorted(left))}{self._slower(word)}"
+            f"float32; nothing else is rounded. {''.join(sorted(left))}{self._slower(word)}"
             f"{spoken('burnish.compile without precision=', 'Compiling without --precision')} "
             "rounds nothing."
         )
@@ -365,6 +371,11 @@ class Selection:
 
 def _convs(calls: list[Call]) -> list[Call]:
     return [c for c in calls if c.op == "conv"]
+
+
+def _dtype(call: Call) -> str:
+    """The type of a product's activations."""
+    return str(tensor_type_of(call.args[0]).dtype)
 
 
 def _counted(calls: list[Call], of: list[Call] | None = None) -> str:

@@ -233,32 +233,35 @@ class _Quantization:
         main = self.module["main"]
         assert isinstance(main, Function)
         inputs = {p.name: i for i, p in enumerate(main.params)}
-        operands = [x.name for x in (c.args[0] for c in calls.values()) if isinstance(x, Var)]
+        operands = [_operand(c).name for c in calls.values()]
         names = [n for n in dict.fromkeys(operands) if n not in inputs]
         values: dict[str, list[np.ndarray]] = {n: [] for n in operands}
         means: dict[str, list[np.ndarray]] = {n: [] for n in calls}
         signature = (
             self._signature(expose_values(fork_module(self.module), names)) if names else None
         )
-        for sample in samples:
+        for number, sample in enumerate(samples):
             found = [] if signature is None else _results(signature, sample)
             known = dict(zip(names, found, strict=True))
             known |= {n: _array(sample[i]) for n, i in inputs.items() if n in values}
             for n, x in known.items():
                 if not np.isfinite(x).all():
-                    raise ArgumentError(f"quantize: on a sample, {n} has infinities or NaN.")
+                    weight = next(c.args[1] for c in calls.values() if _operand(c).name == n)
+                    assert isinstance(weight, Constant)
+                    layer = layer_name(weight.name)
+                    raise ArgumentError(
+                        f"quantize: with samples[{number}] the input of layer {layer!r} has "
+                        "infinities or NaN, which no range has. Leave that sample out, or mend it."
+                    )
                 values[n].append(_drawn(x))
             for n, call in calls.items():
-                operand = call.args[0]
-                assert isinstance(operand, Var)
-                means[n].append(_mean(known[operand.name], call))
+                means[n].append(_mean(known[_operand(call).name], call))
         layers = {}
         for n, call in calls.items():
-            source, w = call.args[:2]
-            assert isinstance(source, Var)
+            w = call.args[1]
             assert isinstance(w, Constant)
             way = self.way
-            seen = np.concatenate(values[source.name])
+            seen = np.concatenate(values[_operand(call).name])
             low, high = range_of(seen, way.ranges, symmetric=way.symmetric)
             if high > low:
                 correction = self._correction(call, np.mean(means[n], axis=0))
@@ -408,6 +411,13 @@ def range_of(values: np.ndarray, how: str, *, symmetric: bool = False) -> tuple[
     return best * low, best * high
 
 
+def _operand(call: Call) -> Var:
+    """The activations of a product."""
+    operand = call.args[0]
+    assert isinstance(operand, Var)
+    return operand
+
+
 def _table(layers: Sequence[QuantizedLayer], way: _Way, error: float | None, samples: int) -> str:
     done = [x for x in layers if x.is_bytes]
     whole = "an output's largest" if way.per_channel else "a layer's largest"
@@ -427,4 +437,6 @@ def _table(layers: Sequence[QuantizedLayer], way: _Way, error: float | None, sam
         )
         for x in layers
     ]
-    return "\n    ".join(table_lines(title, ("layer", "type", "range", "error alone"), rows))
+    columns = ("layer", "type", "range", "error alone")
+    shown = len(columns) if any(x.error is not None for x in layers) else len(columns) - 1
+    return "\n    ".join(table_lines(title, columns[:shown], [row[:shown] for row in rows]))

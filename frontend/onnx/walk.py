@@ -180,7 +180,10 @@ def _computed(context: Context, node: NodeProto) -> list[Value] | None:
     if found is None:
         return None
     made = [np.asarray(f) for f in found if isinstance(f, (np.ndarray, np.generic))]
-    if len(made) < len(found) or any(f.dtype.kind not in "fiub" for f in made):
+    # float8_e5m2 has the kind "f" as NumPy's own floats have; they alone are builtin
+    if len(made) < len(found) or any(f.dtype.isbuiltin != 1 for f in made):
+        return None
+    if any(f.dtype.kind not in "fiub" for f in made):
         return None
     if node.op_type in ("Cast", "CastLike") and not _fits(arrays[node.input[0]], made[0]):
         return None

@@ -1,16 +1,18 @@
 """A graph that TorchDynamo captured, as a module whose weights are its own.
 
 Dynamo hands a backend a graph whose weights, sizes and tensors all are inputs. Here weights become
-parameters and buffers again, so that a compiler may pack and fold them, sizes are read from the
-tensors that have them, and numbers, which Dynamo hands over in tensors where everything is to be
-dynamic, are those of the first call. What is left are the tensors of a call.
+buffers again, by the names that their module has them by, so that a compiler may pack and fold
+them and its user may name them. Sizes are read from the tensors that have them, and numbers, which
+Dynamo hands over in tensors where everything is to be dynamic, are those of the first call. What is
+left are the tensors of a call.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import nn
@@ -19,24 +21,33 @@ from torch.fx.node import map_arg
 
 _Mark = tuple[int, int]
 
+_ROOT = re.compile(r"[LG]\['(\w+)'\]")
+_STEP = re.compile(r"\._(?:modules|parameters|buffers)\['([^'\]]+)'\]")
 
-class CapturedGraph(nn.Module):
+
+class _Number(NamedTuple):
+    value: float
+
+
+_Source: TypeAlias = str | _Number | tuple[int, int | None]
+"""The name of a weight; a number; or the place of an input, with the axis whose size is meant."""
+
+
+class CapturedGraph:
     """``gm`` with the inputs at ``inputs`` alone; ``as_inputs`` are weights that change between
-    calls and therefore stay inputs."""
+    calls and therefore stay inputs. ``module`` computes it, and holds the weights."""
 
     def __init__(
         self, gm: GraphModule, examples: Sequence[Any], as_inputs: Sequence[int] = ()
     ) -> None:
-        super().__init__()
         nodes = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self._fakes = [n.meta.get("example_value", e) for n, e in zip(nodes, examples, strict=True)]
         self.numbers = {**_numbers(gm, examples), **_constants(self._fakes)}
         """Numbers by the place of their input."""
-        self.gm = _with_numbers(gm, self.numbers) if self.numbers else gm
         self.weights = [i for i, e in enumerate(examples) if _is_weight(e) and i not in as_inputs]
         self.marks = {i: mark(examples[i]) for i in self.weights}
-        for i in self.weights:
-            self.register_buffer(f"weight_{i}", examples[i].detach())
+        self.names = _names([nodes[i] for i in self.weights])
+        """Of the weights, as their module has them: ``blocks.0.fc.weight``."""
         symbols = self._symbols()
         self.sizes = {
             i: symbols[str(e)]
@@ -48,6 +59,20 @@ class CapturedGraph(nn.Module):
             for i in range(len(examples))
             if i not in self.sizes and i not in self.weights and i not in self.numbers
         ]
+        held = [examples[i].detach() for i in self.weights]
+        self.module = _CapturedModule(
+            _with_numbers(gm, self.numbers) if self.numbers else gm,
+            self._sources(),
+            dict(zip(self.names, held, strict=True)),
+        ).eval()
+
+    def _sources(self) -> list[_Source]:
+        """Where each input of the graph comes from."""
+        found: dict[int, _Source] = dict(zip(self.weights, self.names, strict=True))
+        found |= {place: (i, None) for i, place in enumerate(self.inputs)}
+        found |= {place: (self.inputs.index(at), axis) for place, (at, axis) in self.sizes.items()}
+        found |= {place: _Number(number) for place, number in self.numbers.items()}
+        return [found[place] for place in range(len(self._fakes))]
 
     def _symbols(self) -> dict[str, tuple[int, int]]:
         """Symbol to a tensor, by its place among all inputs, and an axis that has this size."""
@@ -58,14 +83,6 @@ class CapturedGraph(nn.Module):
                     if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                         found.setdefault(str(size), (i, axis))
         return found
-
-    def forward(self, *inputs: Any) -> Any:
-        given = dict(zip(self.inputs, inputs, strict=True))
-        given |= {i: getattr(self, f"weight_{i}") for i in self.weights}
-        given |= self.numbers
-        given |= {i: given[at].shape[axis] for i, (at, axis) in self.sizes.items()}
-        # A graph's own __call__ prints what it raises, also where that is caught.
-        return nn.Module.__call__(self.gm, *[given[i] for i in range(len(self._fakes))])
 
     def changed(self, args: Sequence[Any]) -> list[int]:
         """The weights that a call gives in another state than the graph was captured with."""
@@ -87,6 +104,61 @@ class CapturedGraph(nn.Module):
             for i in self.inputs
         ]
         return (tuple([e or None for e in entries]),)  # type: ignore[return-value]
+
+
+class _CapturedModule(nn.Module):
+    """A captured graph whose layers hold the weights and nothing else: they do not collide."""
+
+    def __init__(
+        self, gm: GraphModule, sources: Sequence[_Source], weights: Mapping[str, torch.Tensor]
+    ) -> None:
+        super().__init__()
+        self.__gm = gm
+        self.__sources = sources
+        for name, weight in weights.items():
+            *path, last = name.split(".")
+            layer: nn.Module = self
+            for part in path:
+                if part not in layer._modules:
+                    layer.add_module(part, nn.Module())
+                layer = layer.get_submodule(part)
+            layer.register_buffer(last, weight)
+
+    def forward(self, *inputs: Any) -> Any:
+        args = [self.__given(source, inputs) for source in self.__sources]
+        # A graph's own __call__ prints what it raises, also where that is caught.
+        return nn.Module.__call__(self.__gm, *args)
+
+    def __given(self, source: _Source, inputs: Sequence[Any]) -> Any:
+        if isinstance(source, str):
+            return self.get_buffer(source)
+        if isinstance(source, _Number):
+            return source.value
+        at, axis = source
+        return inputs[at] if axis is None else inputs[at].shape[axis]
+
+
+def _names(weights: Sequence[Node]) -> list[str]:
+    """The names of weights, without that of the one module that has them all; where their source
+    says none, numbers."""
+    found = [_place(node) for node in weights]
+    is_one = len({root for root, path in found if path}) == 1
+    names: dict[str, None] = {}
+    for i, (root, path) in enumerate(found):
+        name = ".".join(path if is_one else [root, *path])
+        names[f"weight_{i}" if not path or name in names else name] = None
+    return list(names)
+
+
+def _place(weight: Node) -> tuple[str, list[str]]:
+    """The variable that holds the module of a weight, and the steps from there; none where these
+    are others than modules, parameters and buffers."""
+    source = str(getattr(getattr(weight, "_dynamo_source", None), "name", ""))
+    root = _ROOT.match(source)
+    steps = source[root.end() :] if root else source
+    known = _STEP.findall(steps)
+    is_known = root is not None and known and not _STEP.sub("", steps)
+    return (root[1], known) if root and is_known else ("", [])
 
 
 def _numbers(gm: GraphModule, examples: Sequence[Any]) -> dict[int, float]:

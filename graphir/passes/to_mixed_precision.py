@@ -82,14 +82,14 @@ def why_wide(call: Call) -> str:
     """Why the operands of one of ``PRODUCTS`` stay as they are; "" where they are rounded."""
     kinds = [type_of(a) for a in call.args[:2]]
     if not all(isinstance(k, TensorType) and k.dtype == "float32" and k.ndim for k in kinds):
-        return "its operands are not float32"
+        return "operands that are not float32"
     if call.op == "conv":
         return "" if has_large_windows(call) else why_wide_form(call)
     first = kinds[0]
     assert isinstance(first, TensorType)
     depth = first.shape[-2 if dict(call.attrs).get("transpose_a") and first.ndim > 1 else -1]
     few = isinstance(depth, IntImm) and depth.value < FEWEST_TERMS
-    return "its sums have a single term" if few else ""
+    return "sums of a single term" if few else ""
 
 
 def why_wide_form(call: Call) -> str:

@@ -309,3 +309,13 @@ def test_threads_change_no_bit_of_convolutions_in_bfloat16() -> None:
     module, x, _ = convolutions()
     one, two = (compile_model(module, (x,), precision="bfloat16", threads=n) for n in (1, 2))
     assert torch.equal(one(x), two(x))
+
+
+def test_a_model_in_float64_keeps_its_type_and_says_so() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Linear(16, 4)).double().eval()
+    x = torch.randn(3, 16, dtype=torch.float64)
+    model = compile_model(module, (x,), precision="bfloat16")
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), module(x))
+    (note,) = model.report.notes
+    assert "2 matrix products stay float64: operands that are not float32" in note

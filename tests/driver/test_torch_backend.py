@@ -139,7 +139,7 @@ def test_a_written_input_in_two_places_runs_as_it_is() -> None:
 
 
 def test_what_another_thread_compiled_meanwhile_is_taken() -> None:
-    compiled: Any = torch_backend._Compiled(None)
+    compiled: Any = torch_backend._Compiled(None, {})
     graph = SimpleNamespace(changed=lambda args: [], has_numbers=lambda args: True)
     made = (graph, print)
 
@@ -168,13 +168,13 @@ def test_numbers_are_those_of_the_call_where_everything_is_dynamic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     compiled_for: list[Any] = []
-    compile_graph = torch_backend.compile
+    compile_graph = torch_backend._compiled
 
-    def counting(graph: Any, **options: Any) -> Any:
+    def counting(graph: Any, *how: Any) -> Any:
         compiled_for.append(graph.numbers)
-        return compile_graph(graph, **options)
+        return compile_graph(graph, *how)
 
-    monkeypatch.setattr(torch_backend, "compile", counting)
+    monkeypatch.setattr(torch_backend, "_compiled", counting)
     module, eager = pair(Scaled())
     compiled = torch.compile(module, backend=burnish_backend, dynamic=True)
     with torch.no_grad():
@@ -193,3 +193,98 @@ def test_caches_of_one_size_grow_alike() -> None:
     for rows in ((3, 3, 2), (5, 5, 1)):
         inputs = [torch.randn(n, 4) for n in rows]
         torch.testing.assert_close(compiled(*inputs), grown(*inputs))
+
+
+class Stepwise(nn.Module):
+    """Layers in two graphs, of a module that is not called ``self``."""
+
+    def __init__(this) -> None:
+        super().__init__()
+        this.blocks = nn.ModuleList([nn.Linear(64, 64), nn.Linear(64, 64)])
+        this.head = nn.Linear(64, 10)
+        this.kept = [torch.ones(10)]
+
+    def forward(this, x: torch.Tensor) -> torch.Tensor:
+        for block in this.blocks:
+            x = torch.relu(block(x))
+        torch._dynamo.graph_break()
+        return this.head(x) + this.kept[0]
+
+
+def _precisions(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    found: list[object] = []
+    original = torch_backend.compile
+
+    def spy(model, *args, **options):  # type: ignore[no-untyped-def]
+        made = original(model, *args, **options)
+        found.append(made.precision)
+        return made
+
+    monkeypatch.setattr(torch_backend, "compile", spy)
+    return found
+
+
+def _error_with(options: dict[str, object]) -> float:
+    torch.manual_seed(0)
+    module = Stepwise().eval()
+    x = torch.randn(8, 64)
+    with torch.no_grad():
+        compiled = torch.compile(module, backend=burnish_backend, options=options)
+        y = compiled(x).double()
+        module.kept = [torch.ones(10, dtype=torch.float64)]
+        exact = module.double()(x.double())
+    return float((y - exact).abs().max() / exact.abs().max())
+
+
+def test_options_are_those_of_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _precisions(monkeypatch)
+    assert 1e-5 < _error_with({"precision": "bfloat16", "threads": 1}) < 1e-2
+    assert found == ["bfloat16"] * 2
+
+
+def test_layers_have_the_names_of_their_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _precisions(monkeypatch)
+    with pytest.warns(UserWarning, match=r"no weight of a graph fits 'head'; it has blocks\.0"):
+        assert 1e-5 < _error_with({"precision": {"head": "int8", "*": "float32"}}) < 1e-2
+    assert found == [{"*": "float32"}, {"head": "int8", "*": "float32"}]
+
+
+def test_auto_bounds_each_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = _precisions(monkeypatch)
+    assert _error_with({"precision": "auto", "max_error": 1e-2}) < 2e-2
+    assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precison": "int8"}, "found 'precison'. Did you mean 'precision'"),
+        ({"precision": "bf16"}, "found 'bf16'"),
+        ({"precision": "auto"}, "expected max_error to be a number above 0"),
+        ({"fallback": "numpy"}, 'fallback is None, "torch" or "onnx"'),
+    ],
+)
+def test_options_that_there_are_not(options: dict[str, object], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        _error_with(options)
+
+
+def test_modes_are_refused() -> None:
+    compiled = torch.compile(nn.Linear(3, 4), backend=burnish_backend, mode="max-autotune")
+    with torch.no_grad(), pytest.raises(Exception, match="mode='max-autotune' chooses among"):
+        compiled(torch.randn(2, 3))
+
+
+def test_weights_of_two_modules_have_names_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = nn.Linear(64, 64).eval(), nn.Linear(64, 64).eval()
+    found = _precisions(monkeypatch)
+    words = {"first": "bfloat16", "second": "float32"}
+
+    @torch.compile(backend=burnish_backend, options={"precision": words})
+    def both(x: torch.Tensor) -> torch.Tensor:
+        return first(x) + second(x)
+
+    x = torch.randn(8, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(both(x), first(x) + second(x), atol=0.05, rtol=0.05)
+    assert found == [words]

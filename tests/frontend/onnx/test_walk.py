@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
@@ -98,3 +99,13 @@ def test_a_file_of_mixed_dtypes_hears_of_a_cast_node() -> None:
     made = model("y = Add(x, z)", "float[2] x, double[2] z", outputs="float[2] y")
     with pytest.raises(TypeInferenceError, match="one dtype; put a Cast in front of the node"):
         import_onnx(made)
+
+
+@pytest.mark.parametrize("name", ["FLOAT8E5M2", "FLOAT8E4M3FN", "FLOAT8E5M2FNUZ", "INT4"])
+def test_a_cast_of_known_numbers_to_a_narrow_type(name: str) -> None:
+    to = getattr(TensorProto, name)
+    x = numpy_helper.from_array(np.array([1, -2, 0.3], np.float32), "x")
+    node = helper.make_node("Cast", ["x"], ["y"], to=to)
+    graph = helper.make_graph([node], "g", [], [helper.make_tensor_value_info("y", to, [3])], [x])
+    model = compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)]))
+    assert np.asarray(model(), np.float32).tolist() == [1, -2, 0 if name == "INT4" else 0.3125]

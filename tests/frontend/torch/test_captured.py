@@ -32,12 +32,39 @@ def test_weights_and_sizes_are_no_inputs() -> None:
     x = torch.randn(5, 3)
     gm, examples = capture(module, x, dynamic=True)
     graph = CapturedGraph(gm, examples)
-    assert len(graph.weights) == 4
+    assert sorted(graph.names) == ["0.bias", "0.weight", "1.bias", "1.weight"]
+    assert sorted(graph.module.state_dict()) == sorted(graph.names)
     assert len(graph.inputs) == 1
     ((entry,),) = graph.dynamic_shapes()
     assert list(entry) == [0]
     with torch.no_grad():
-        torch.testing.assert_close(graph(x)[0], module(x))
+        torch.testing.assert_close(graph.module(x)[0], module(x))
+
+
+class Listed(nn.Module):
+    """A weight that no path of modules leads to, and layers called as attributes could be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gm = nn.Linear(3, 3)
+        self.weights = nn.ModuleDict({"names": nn.Linear(3, 3)})
+        self.more = [nn.Parameter(torch.ones(3))]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.weights["names"](self.gm(x)) + self.more[0]
+        return y
+
+
+def test_weights_have_the_names_of_their_module() -> None:
+    module = Listed()
+    x = torch.randn(5, 3)
+    gm, examples = capture(module, x)
+    graph = CapturedGraph(gm, examples)
+    assert {*module.state_dict()} < {*graph.names}
+    (other,) = {*graph.names} - {*module.state_dict()}
+    assert other.startswith("weight_")
+    with torch.no_grad():
+        torch.testing.assert_close(graph.module(x)[0], module(x))
 
 
 def test_written_weights_are_told() -> None:
@@ -77,7 +104,7 @@ def test_numbers_in_tensors_are_numbers_again() -> None:
     graph = CapturedGraph(gm, examples)
     assert list(graph.numbers.values()) == [0.5]
     assert len(graph.inputs) == 2, "a scalar of the user's is no number"
-    torch.testing.assert_close(graph(x, scale)[0], x * 0.5 + 2)
+    torch.testing.assert_close(graph.module(x, scale)[0], x * 0.5 + 2)
     assert graph.has_numbers(examples)
     (at,) = graph.numbers
     for number, is_same in ((0.5, True), (0.25, False), (float("nan"), False)):
@@ -102,4 +129,4 @@ def test_a_size_that_has_become_a_constant_is_no_input() -> None:
     assert graph.inputs == [0]
     assert graph.has_numbers([x, 5])
     assert not graph.has_numbers([x, 6])
-    torch.testing.assert_close(graph(x)[0], x * 5)
+    torch.testing.assert_close(graph.module(x)[0], x * 5)
