@@ -186,6 +186,43 @@ def written_in_place(module: nn.Module, names: Sequence[str]) -> Iterator[list[s
         yield lost
 
 
+@contextmanager
+def empty_buffers_aside(module: nn.Module) -> Iterator[None]:
+    """Buffers that are None are attributes meanwhile, and ``register_buffer`` sets attributes:
+    torch.export counts the buffers before ``forward()`` and after, and takes one that came between
+    for the one behind it."""
+    parts = [part for part in module.modules() if type(part._buffers) is dict]
+    held = [(part, dict(part._buffers)) for part in parts if None in part._buffers.values()]
+    own, traced = nn.Module.register_buffer, set(map(id, parts))
+
+    @functools.wraps(own)
+    def register(
+        part: nn.Module, name: str, tensor: Tensor | None, persistent: bool = True
+    ) -> None:
+        if id(part) not in traced:
+            own(part, name, tensor, persistent)
+        elif name in part._buffers:
+            part._buffers[name] = tensor
+        elif name in vars(part) or not hasattr(part, name):
+            vars(part)[name] = tensor
+        else:
+            own(part, name, tensor, persistent)  # which raises
+
+    for part, buffers in held:
+        for name in [name for name, buffer in buffers.items() if buffer is None]:
+            vars(part)[name] = part._buffers.pop(name)
+    nn.Module.register_buffer = register  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        nn.Module.register_buffer = own  # type: ignore[method-assign]
+        for part, buffers in held:
+            for name in buffers.keys() - part._buffers.keys():
+                vars(part).pop(name, None)
+            part._buffers.clear()
+            part._buffers.update(buffers)
+
+
 def lost_when_repeated(
     module: nn.Module, call: Callable[[], Any], kept: Sequence[Tensor] = ()
 ) -> tuple[list[str], bool]:
@@ -285,6 +322,6 @@ def _are_equal(a: Any, b: Any) -> bool:
 
 
 __all__ = [
-    "Assignments", "followed", "is_of_type", "lost_when_repeated", "names_of_tensors",
-    "places_of", "written_in_place",
+    "Assignments", "empty_buffers_aside", "followed", "is_of_type", "lost_when_repeated",
+    "names_of_tensors", "places_of", "written_in_place",
 ]  # fmt: skip

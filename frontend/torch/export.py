@@ -28,7 +28,12 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
-from .assignments import followed, lost_when_repeated, written_in_place
+from .assignments import (
+    empty_buffers_aside,
+    followed,
+    lost_when_repeated,
+    written_in_place,
+)
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
     may_be_lost,
@@ -499,6 +504,7 @@ def _exporter(
         # Each attempt starts with the module as it is: a cache would keep tensors without values.
         with (
             own_values(tensors_of(module)),
+            empty_buffers_aside(module),
             own_attributes(module) as written,
             WholeLayers() if has_layers(module) else contextlib.nullcontext(),
         ):

@@ -182,3 +182,69 @@ def test_copies_meanwhile() -> None:
     assert module.buffer is held
     assert list(module._buffers) == order
     torch.testing.assert_close(held, torch.full((3,), 2.0))
+
+
+class Biased(nn.Module):
+    """A cache that is a buffer: None at first, and registered anew by ``forward()``."""
+
+    def __init__(self, *, registers: bool) -> None:
+        super().__init__()
+        self.bias: torch.Tensor | None
+        self.registers = registers
+        self.register_buffer("bias", None, persistent=False)
+        self.register_buffer("slopes", torch.full((1, 1), 0.5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.bias is None or self.bias.shape[-1] < x.shape[-1]:
+            places = torch.arange(x.shape[-1])
+            bias = -(places[None] - places[:, None]).abs() * self.slopes
+            if self.registers:
+                self.register_buffer("bias", bias, persistent=False)
+                self.register_buffer("places", places)
+            else:
+                self.bias = bias
+        return x + self.bias[: x.shape[-1], : x.shape[-1]]
+
+
+@pytest.mark.parametrize("registers", [True, False])
+@pytest.mark.parametrize("shapes", [None, ({1: "n", 2: "n"},)])
+def test_buffers_that_are_none_until_the_first_call(registers: bool, shapes: Any) -> None:
+    module = Biased(registers=registers).eval()
+    model = burnish.compile(module, (torch.randn(3, 6, 6),), dynamic_shapes=shapes)
+    assert module.bias is None
+    assert list(module._buffers) == ["bias", "slopes"]
+    for n in (6,) if shapes is None else (6, 2, 9):
+        x = torch.randn(3, n, n)
+        torch.testing.assert_close(model(x), Biased(registers=registers)(x))
+
+
+def test_a_buffer_that_is_registered_at_each_call() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last: torch.Tensor
+            self.register_buffer("last", torch.zeros(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.register_buffer("last", self.last + x)
+            return self.last * 2
+
+    module = Last().eval()
+    model, eager = burnish.compile(module, (torch.ones(3),)), Last()
+    for x in (torch.ones(3), torch.full((3,), 2.0)):
+        torch.testing.assert_close(model(x), eager(x))
+
+
+def test_a_buffer_in_the_place_of_a_layer_is_what_the_module_raises() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.ReLU()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.register_buffer("layer", x)
+            return x
+
+    with pytest.raises(FrontendError, match="attribute 'layer' already exists"):
+        burnish.compile(Twice(), (torch.ones(3),))
+    assert nn.Module.register_buffer.__module__ == "torch.nn.modules.module"
