@@ -338,6 +338,14 @@ class VMError(BurnishError):
     """A program that cannot be loaded or run."""
 
 
+RAISES = "raises"
+"""What the words on a check of values begin with that the model itself makes."""
+
+
+class DataCheckError(VMError, AssertionError, ValueError):
+    """Values for which the model's own code raises: ``assert``, or ``raise`` behind an ``if``."""
+
+
 class NotCompiledError(VMError):
     """A model that has no program yet: it compiles at its first call."""
 

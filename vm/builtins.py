@@ -31,7 +31,15 @@ from typing import Any, TypeAlias
 
 from ..support.aligned import aligned_empty
 from ..support.dtype import DType
-from ..support.errors import ArgumentError, DTypeMismatchError, ShapeMismatchError, VMError, nearest
+from ..support.errors import (
+    RAISES,
+    ArgumentError,
+    DataCheckError,
+    DTypeMismatchError,
+    ShapeMismatchError,
+    VMError,
+    nearest,
+)
 from .program import Arg, Call, Imm, Reg, VMFunction
 from .shape_text import compile_shape, compile_shapes, static_value
 from .signature import Signature, format_shape
@@ -91,6 +99,11 @@ def bind_dim(
     if number != int(number) or not 0 <= number <= LARGEST_SIZE:
         wanted = f"{name} from 0 up" if number < 0 else f"{name} of at most {LARGEST_SIZE}"
         found = str(number)
+        if expected.partition(" ")[0] == RAISES:
+            said = expected.partition(" ")[2]
+            raise DataCheckError(
+                f"{place}: for these inputs the model itself raises here{said and f' ({said})'}."
+            )
         if expected and number < 0:
             held = " and ".join(map(str, _shape(frame, sizes)))
             wanted, found = expected, held or "one of which that is not so"

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .known_types import replaced_forward
-from .reachable_state import ABSENT, Holder, holders_of, value_at
+from .reachable_state import ABSENT, UNKNOWN, Holder, holders_of, value_at
 from .reads_of_state import codes_run, is_read
 
 _CALLS = 3
@@ -61,6 +61,8 @@ class Assignments:
     """Places of tensors that have another of the same type, and of buffers that have anything."""
     others: list[str] = field(default_factory=list)
     """All else that is not what it was."""
+    unknown: list[str] = field(default_factory=list)
+    """What may not be what it was, without showing it."""
 
 
 def places_of(module: nn.Module) -> list[Place]:
@@ -104,14 +106,15 @@ def _compare(before: Sequence[Place], after: Sequence[Place], found: Assignments
     known = {p.name for p in before}
     tensors: list[str] = []
     others: list[str] = []
+    unknown = [p.name for p in before if p.value is UNKNOWN]
     for place in before:
         now = place.now()
-        if not _is_same(now, place.value):
+        if now is not UNKNOWN and not _is_same(now, place.value):
             is_kept = is_of_type(now, place.value)
             is_kept = is_kept or (place.owner is not None and isinstance(place.value, Tensor))
             (tensors if is_kept else others).append(place.name)
     new = [p.name for p in after if p.name not in known]
-    found.tensors = tensors
+    found.tensors, found.unknown = tensors, unknown
     found.others = [*others, *[n for n in new if not _is_within(n, others)]]
 
 
@@ -132,8 +135,8 @@ def _is_same(now: Any, before: Any) -> bool:
         return len(now) == len(before) and all(map(_is_same, now, before))
     if isinstance(now, dict):
         return now.keys() == before.keys() and all(_is_same(x, before[k]) for k, x in now.items())
-    if isinstance(now, (bool, int, float, str, torch.Size, torch.dtype)):
-        return bool(now == before)
+    if isinstance(now, (bool, int, float, str, bytes, torch.Size, torch.dtype)):
+        return bool(now == before or (now != now and before != before))
     return False
 
 
@@ -258,11 +261,11 @@ def lost_when_repeated(
         _compare(before, after, found)
         before = after
         latest = [*found.tensors, *found.others]
-        changed = list(dict.fromkeys([*changed, *latest]))
+        changed = list(dict.fromkeys([*changed, *latest, *found.unknown]))
         first, last = results[0], results[-1]
         if len(first) != len(last) or not all(map(_are_equal, first, last)):
             return changed, True
-        if not latest:
+        if not latest and not (found.unknown and i == 0):
             return [], False
 
     def is_used(names: Sequence[str]) -> bool:
@@ -296,7 +299,7 @@ def _is_used(
     places = {p.name: p for p in _places_in(held)}
     try:
         for name in names:
-            if name not in places or isinstance(places[name].value, frozenset):
+            if name not in places or isinstance(places[name].value, (frozenset, bytes)):
                 return True
             places[name].holder[places[name].key] = _Unusable()
         torch.manual_seed(0)
@@ -318,6 +321,8 @@ def _are_equal(a: Any, b: Any) -> bool:
         return type(a) is type(b) and (not isinstance(a, (int, float, str)) or a == b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    if a.is_complex():
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
     return torch.allclose(a, b, equal_nan=True) if a.is_floating_point() else torch.equal(a, b)
 
 

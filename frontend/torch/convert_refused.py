@@ -6,7 +6,10 @@ from typing import Any
 
 from torch.fx import Node
 
-from ...graphir.expr import Atom
+from ...graphir.expr import Atom, constant
+from ...graphir.op import tensor_type_of
+from ...support.dtype import DType
+from ...support.errors import RAISES
 from . import numbers_of_data
 from .registry import REGISTRY, Context, arguments, converts, location
 
@@ -40,8 +43,15 @@ def size_of_data(context: Context, node: Node) -> None:
 @converts("aten._assert_async.msg", "aten._functional_assert_async.msg")
 def assertion(context: Context, node: Node) -> Any:
     """Checked when the model runs."""
-    told = str(node.args[1])
-    numbers_of_data.check(context, context.operand(node.args[0]), [], location(node), told)
+    told, of_sizes = str(node.args[1]), numbers_of_data.OF_SIZES
+    if told.startswith(of_sizes):
+        told = told.removeprefix(of_sizes)
+    elif not told.startswith(RAISES):
+        told = f"{RAISES} {told}"
+    holds = context.operand(node.args[0])
+    if tensor_type_of(holds).dtype != DType("bool"):
+        holds = context.op("not_equal", holds, constant(0, tensor_type_of(holds).dtype))
+    numbers_of_data.check(context, holds, [], location(node), told)
     return context.operand(node.args[2]) if len(node.args) > 2 else None
 
 

@@ -17,6 +17,7 @@ from torch._decomp import global_decomposition_table
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 
 from ...support.errors import FrontendError
+from .numbers_of_data import OF_SIZES
 
 FEW_BOUNDARIES = 64
 """Boundaries that are all compared; of more, the place is found by halving."""
@@ -387,7 +388,8 @@ def _scattered(
     begin = bound(start, 0)
     reach = bound(end, size) - begin
     count = ((reach + (step - 1)) // step).clamp(min=0)
-    aten._assert_async.msg(count == source.shape[dim], "of a slice as large as what it is set to")
+    told = f"{OF_SIZES}of a slice as large as what it is set to"
+    aten._assert_async.msg(count == source.shape[dim], told)
     place = torch.arange(size) - begin
     inside = (place >= 0) & (place < reach) & (place % step == 0)
     one = [1 if d == dim % x.ndim else n for d, n in enumerate(x.shape)]

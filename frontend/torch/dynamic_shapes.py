@@ -57,6 +57,10 @@ class ExportPlan:
     """Attributes that scripts in the module set to something else while it was exported."""
     assigned: tuple[str, ...] = ()
     """Those that its own ``forward()`` sets, and the program does not."""
+    unknown: tuple[str, ...] = ()
+    """What may give something else in each call without showing it: iterators, random numbers."""
+    unsaid: tuple[str, ...] = ()
+    """Where ``forward()`` prints, warns or logs for some values, and the program does not."""
     changed: tuple[torch.Tensor, ...] = ()
     """The tensors of the module that the program writes in place."""
 

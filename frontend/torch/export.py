@@ -34,6 +34,7 @@ from .assignments import (
     lost_when_repeated,
     written_in_place,
 )
+from .checks_of_data import ChecksOfData
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
     may_be_lost,
@@ -186,7 +187,7 @@ def _check_repeated(
 ) -> None:
     """Refuse a module that computes something else when it is called again, because of what its
     ``forward()`` has set and a compiled model cannot."""
-    if not plan.assigned:
+    if not plan.assigned and not plan.unknown:
         return
     given = (tuple(args), dict(kwargs or {}))
     with warnings.catch_warnings(action="ignore"), unchanged(module, plan.changed):
@@ -195,12 +196,14 @@ def _check_repeated(
         )
     if not lost:
         return
-    names = ", ".join([_said(name) for name in (plan.assigned if differs else lost)])
-    why = "gives something else when it is called again"
-    if not differs:
-        why = "reads it when it is called again"
+    why = "reads it when it is called again"
+    if differs:
+        lost = [*plan.assigned, *[n for n in lost if n in plan.unknown]] or lost
+        why = "gives something else when it is called again"
+    names = ", ".join([_said(name) for name in lost])
+    verb = "uses" if set(lost) <= set(plan.unknown) else "sets"
     raise FrontendError(
-        f"forward() of {type(module).__name__} sets {names}, and {why}, "
+        f"forward() of {type(module).__name__} {verb} {names}, and {why}, "
         "which cannot be compiled: what a model keeps from call to call are tensors "
         "that stay of one dtype and one shape. Keep it in such a tensor, which is there before the "
         "first call (self.register_buffer), or pass it as an input and return what it becomes."
@@ -529,7 +532,9 @@ def _exporter(
             except Exception:  # torch's own ways to follow an assignment, or the model's code
                 if not found.tensors:
                     raise
-        plan.assigned = tuple(found.others)
+        plan.assigned, plan.unknown = tuple(found.others), tuple(found.unknown)
+        if module._forward_hooks or module._forward_pre_hooks:
+            plan.unknown = (*plan.unknown, "a hook")  # which runs outside of forward()
         if found.tensors:
             with (
                 written_in_place(module, found.tensors) as lost,
@@ -675,13 +680,30 @@ def _with_looks(
         if takes_derivatives(module, plan):
             raise  # what is read of values cannot be followed below autograd
         try:
-            with SizeFunctions(), ExportableFunctions(module) as functions:
-                program = export()
+            program, functions, plan.unsaid = _with_checks(export, module)
         except LOOKS:
             return _read_from_bytecode(export)
         if functions.known.is_stale or functions.known.read & _written(program):
             raise  # a branch that the next call may take otherwise
         return program
+
+
+def _with_checks(
+    export: Callable[[], ExportedProgram], module: torch.nn.Module
+) -> tuple[ExportedProgram, ExportableFunctions, tuple[str, ...]]:
+    """The export with questions for values answered, once more where that was the wrong way; and
+    where the module would have told something."""
+    checks = ChecksOfData()
+    while True:
+        try:
+            with SizeFunctions(), ExportableFunctions(module, checks) as functions:
+                program = export()
+            return program, functions, tuple(dict.fromkeys(checks.unsaid))
+        except LOOKS:
+            raise
+        except Exception:  # whatever the model's own code raises
+            if not checks.turn():
+                raise
 
 
 def _read_from_bytecode(export: Callable[..., ExportedProgram]) -> ExportedProgram:

@@ -20,6 +20,8 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
+from ...support.errors import RAISES
+from .checks_of_data import ChecksOfData
 from .known_values import KnownValues
 
 _ATTENTION: Any = nn.functional.scaled_dot_product_attention
@@ -33,11 +35,12 @@ LOOKS = (
 
 class ExportableFunctions(TorchFunctionMode):
     """Calls of the functions in the table are calls of those here; values that are known are
-    told."""
+    told, and where a wrong one raises the right one."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, checks: ChecksOfData) -> None:
         super().__init__()
         self.known = KnownValues(module)
+        self._checks = checks
 
     def __enter__(self) -> ExportableFunctions:
         self._held = transformer._detect_is_causal_mask
@@ -45,12 +48,15 @@ class ExportableFunctions(TorchFunctionMode):
         transformer._detect_is_causal_mask = is_causal_mask
         # Functions of torch that are asked for as wholes call it without asking again.
         nn.functional.scaled_dot_product_attention = attention
+        self._truth: Any = torch.SymBool.__bool__
+        torch.SymBool.__bool__ = lambda number: self._truth_of(number)  # type: ignore[method-assign]
         super().__enter__()
         return self
 
     def __exit__(self, *raised: Any) -> None:
         transformer._detect_is_causal_mask = self._held
         nn.functional.scaled_dot_product_attention = self._attention
+        torch.SymBool.__bool__ = self._truth  # type: ignore[method-assign]
         super().__exit__(*raised)
 
     def __torch_function__(
@@ -62,7 +68,21 @@ class ExportableFunctions(TorchFunctionMode):
     ) -> Any:
         if func in _TABLE:
             return _TABLE[func](*args, **(kwargs or {}))
+        if func in _TRUTHS and not self.known.tells(args[0]):
+            truth = self._checks.answer(args[0])
+            if truth is not None:
+                return truth
         return self.known.call(func, args, kwargs or {})
+
+    def _truth_of(self, number: torch.SymBool) -> bool:
+        """That of a condition on numbers out of data too."""
+        try:
+            return bool(self._truth(number))
+        except GuardOnDataDependentSymNode:
+            truth = self._checks.answer(number)
+            if truth is None:
+                raise
+            return truth
 
 
 def cov(
@@ -266,7 +286,17 @@ def attention(
     return torch.where(masked, 0.0, torch.softmax(scores, -1)) @ value
 
 
+def assert_(condition: Any, message: str = "") -> None:
+    """``torch._assert``, of what data tell when the program runs."""
+    if isinstance(condition, Tensor):
+        torch.ops.aten._assert_async.msg(condition.reshape(()) != 0, f"{RAISES} {message}")
+    else:
+        torch._check(condition, lambda: message)
+
+
+_TRUTHS = (Tensor.__bool__, torch.is_nonzero)
 _TABLE: dict[Any, Callable[..., Any]] = {
+    torch._assert: assert_,
     torch._is_all_true: is_all_true,
     torch.cov: cov,
     Tensor.cov: cov,

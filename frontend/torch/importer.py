@@ -154,6 +154,7 @@ def import_module(
             *imported.notes,
             *([_frozen("the script", plan.scripted)] if plan.scripted else ()),
             *([_frozen("forward()", plan.assigned)] if plan.assigned else ()),
+            *([_unsaid(plan.unsaid)] if plan.unsaid else ()),
         ),
         state=tuple(
             [names.get(id(x), n) for n, x in zip(imported.state, imported.held, strict=True)]
@@ -167,6 +168,13 @@ def _frozen(who: str, written: Sequence[str]) -> str:
     return (
         f"{who} writes {names}: the model's calls do not, and read what was there when it was "
         "compiled. Buffers that are written in place (self.count.add_(1)) are kept up."
+    )
+
+
+def _unsaid(places: Sequence[str]) -> str:
+    return (
+        f"forward() prints, warns or logs for some values at {', '.join(places)}: the model's "
+        "calls do not."
     )
 
 

@@ -51,6 +51,11 @@ class KnownValues:
         """Whether an answer was made of what was written afterwards."""
         return bool(self.read & self._written)
 
+    def tells(self, tensor: Tensor) -> bool:
+        """Whether the values of a tensor are known, and will be at the next call."""
+        entry = self._entry(tensor)
+        return entry is not None and not entry[2] & self._written
+
     def call(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a function gives, by real values where it asks for one that is known."""
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]

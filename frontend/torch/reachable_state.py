@@ -5,12 +5,16 @@
 The walk begins at a module and the modules in it, and goes on through plain objects, containers,
 classes, hooks and functions, of these to what they close over and the globals that they name. It
 stays out of torch, of Python's own library and of tensors, takes the nearest first, and ends after
-so many places: of a model that holds more than these, what is farther is not looked at.
+so many places: of a model that holds more than these, what is farther is not looked at. Arrays of
+NumPy have their numbers as a value. Of iterators and generators of random numbers nobody can tell
+how far they are: their value is ``UNKNOWN``, which may be another each time.
 """
 
 from __future__ import annotations
 
 import functools
+import io
+import random
 import sys
 import types
 from collections import deque
@@ -18,6 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.jit import ScriptModule
@@ -27,7 +32,16 @@ _OWN = frozenset({*vars(nn.Module()), "_flat_weights", "forward"})
 _HOOKS = tuple([name for name in vars(nn.Module()) if name.endswith("_hooks")])
 _LEAVES = (Tensor, str, bytes, int, float, complex, type(None), torch.dtype, torch.Size)
 _MOST = 20_000
+_MOST_BYTES = 1 << 20
+"""Of an array of NumPy that is looked at."""
 ABSENT = object()
+
+
+class Unknown:
+    """What may have become something else without showing it."""
+
+
+UNKNOWN = Unknown()
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +188,27 @@ class _Cache(_Class):
         self.of.cache_clear()
 
 
+class _Array(_Class):
+    """The numbers of an array of NumPy as bytes, by no key."""
+
+    def get(self, key: Any, other: Any = None) -> Any:
+        return self.of.tobytes()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if isinstance(value, bytes) and self.get(key) != value:
+            np.copyto(self.of, np.frombuffer(value, self.of.dtype).reshape(self.of.shape))
+
+
+class _Opaque(_Class):
+    """Something that gives other values without showing it, by no key."""
+
+    def get(self, key: Any, other: Any = None) -> Any:
+        return UNKNOWN
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """It stays what it is."""
+
+
 def holders_of(module: nn.Module) -> list[Holder]:
     """All that a module and its code reach, by the names that Python has for it, the nearest
     first."""
@@ -242,6 +277,11 @@ class _Walk:
                 self.add_module(name, value)
         elif isinstance(value, type):
             self._look_at_class(value)
+        elif isinstance(value, np.ndarray):
+            if not value.dtype.hasobject and value.nbytes <= _MOST_BYTES and value.flags.writeable:
+                self._hold(Holder(name, _Array(value), {None: value.tobytes()}, is_open=False))
+        elif _is_opaque(value):
+            self._hold(Holder(name, _Opaque(value), {None: UNKNOWN}, is_open=False))
         elif not self._is_code(name, value):
             self._look_at_container(name, value)
             self._look_at_object(name, value)
@@ -268,6 +308,9 @@ class _Walk:
                 self._next += [(name, f) for f in (value.fget, value.fset) if f is not None]
             case types.FunctionType():
                 self._look_at_function(value)
+            case types.BuiltinMethodType():  # random() of random
+                if _is_opaque(value.__self__):
+                    self._next.append((name, value.__self__))
             case functools.partial():
                 self._next += [(name, value.func), (name, value.args), (name, value.keywords)]
             case functools._lru_cache_wrapper():
@@ -326,13 +369,30 @@ class _Walk:
             self._next += self._waiting.pop(used, [])
         self._used |= names
         scope = function.__globals__
+        self._look_at_scope("global ", scope, names)
+        for name in names:
+            self._look_at_module(scope.get(name), names)
+
+    def _look_at_scope(self, name: str, scope: dict[str, Any], used: set[str]) -> None:
+        """The names of a file that code uses."""
         known = self._named.setdefault(id(scope), set())
-        new = sorted(names - known)
+        new = sorted(used - known)
         known.update(new)
         values = {n: scope.get(n, ABSENT) for n in new if not n.startswith("__")}
         values = {n: v for n, v in values.items() if not isinstance(v, types.ModuleType)}
         if values:
-            self._hold(Holder("global ", scope, values, True, is_open=False))
+            self._hold(Holder(name, scope, values, True, is_open=False))
+
+    def _look_at_module(self, module: Any, used: set[str]) -> None:
+        """What code uses of a file that it has imported."""
+        if module is random and not used.isdisjoint(vars(random)):
+            self._next.append(("global random", random.random))
+        elif module is np and "random" in used:
+            own: Any = np.random.random
+            self._next.append(("global numpy.random", own.__self__))
+        elif isinstance(module, types.ModuleType) and not is_foreign(module.__name__):
+            held = {n for n in used if not isinstance(vars(module).get(n), (*_CODE, type))}
+            self._look_at_scope(f"global {module.__name__}", vars(module), held & {*vars(module)})
 
     def _look_at_cache(self, name: str, cache: Any) -> None:
         where = _Cache(cache)
@@ -341,12 +401,18 @@ class _Walk:
         self._next.append((name, cache.__wrapped__))
 
 
+def _is_opaque(value: Any) -> bool:
+    is_one = isinstance(value, _OPAQUE) and not isinstance(value, io.IOBase)
+    return is_one and is_foreign(type(value).__module__)
+
+
 def _values_of_class(kind: type) -> dict[str, Any]:
     """The attributes of a class that are no code."""
     held = [(k, v) for k, v in vars(kind).items() if not k.startswith(("__", "_abc_"))]
     return {k: v for k, v in held if not isinstance(v, (*_CODE, *_DESCRIPTORS))}
 
 
+_OPAQUE = (Iterator, random.Random, np.random.Generator, np.random.RandomState)
 _CODE = (types.FunctionType, staticmethod, classmethod, property)
 _CALLED = frozenset(
     {"__call__", "__getattr__", "__getitem__", "__len__", "__iter__", "__enter__", "__exit__",
@@ -377,4 +443,4 @@ def is_foreign(file: str) -> bool:
 
 _PYTHONS = sys.stdlib_module_names - {"__main__"}
 
-__all__ = ["ABSENT", "Holder", "holders_of", "is_foreign", "value_at"]
+__all__ = ["ABSENT", "UNKNOWN", "Holder", "holders_of", "is_foreign", "value_at"]

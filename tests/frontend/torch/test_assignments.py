@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
+import random
+import types
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -248,3 +253,107 @@ def test_a_buffer_in_the_place_of_a_layer_is_what_the_module_raises() -> None:
     with pytest.raises(FrontendError, match="attribute 'layer' already exists"):
         burnish.compile(Twice(), (torch.ones(3),))
     assert nn.Module.register_buffer.__module__ == "torch.nn.modules.module"
+
+
+class Counts(nn.Module):
+    """A factor that nothing but the thing itself tells of."""
+
+    def __init__(self, take: Any) -> None:
+        super().__init__()
+        self.take = take
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * float(self.take())
+
+
+def _counting_array() -> Any:
+    numbers = np.zeros(2)
+
+    def take() -> float:
+        numbers[1] += 1
+        return float(numbers[1])
+
+    return take
+
+
+def _python_random() -> float:
+    return random.random()
+
+
+def _numpy_random() -> float:
+    return float(np.random.rand())
+
+
+def _of_a_module() -> float:
+    colorsys_like.steps += 1
+    return float(colorsys_like.steps)
+
+
+colorsys_like = types.ModuleType("a_module_of_a_user")
+colorsys_like.steps = 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("take", "name"),
+    [
+        (functools.partial(next, itertools.count(1)), "uses self.take"),
+        (random.Random(0).random, "uses self.take"),
+        (np.random.default_rng(0).random, "uses self.take"),
+        (_python_random, "uses global random"),
+        (_numpy_random, "uses global numpy.random"),
+        (_counting_array(), "sets numbers of"),
+        (_of_a_module, "sets global a_module_of_a_user.steps"),
+    ],
+)
+def test_what_gives_something_else_each_time_is_refused(take: Any, name: str) -> None:
+    with pytest.raises(FrontendError, match=f"{name}.*gives something else when it is called"):
+        burnish.compile(Counts(take).eval(), (torch.ones(3),))
+    assert colorsys_like.steps == 0
+
+
+def test_hooks_of_the_module_itself_are_looked_at() -> None:
+    calls: list[int] = []
+
+    def counted(module: nn.Module, args: Any, result: Tensor) -> Tensor:
+        calls.append(1)
+        return result * len(calls)
+
+    module = nn.Linear(3, 3).eval()
+    module.register_forward_hook(counted)
+    with pytest.raises(FrontendError, match=r"calls.*gives something else when it is called"):
+        burnish.compile(module, (torch.ones(2, 3),))
+    assert calls == []
+
+
+def test_arrays_and_iterators_that_change_nothing_are_compiled() -> None:
+    class Quiet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale, self.names = np.array([2.0, 3.0]), iter("abc")
+            self.noise = random.Random(0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x * float(self.scale[1]) if self.noise is not None else x
+
+    model = burnish.compile(Quiet().eval(), (torch.ones(3),))
+    assert model(torch.ones(3)).tolist() == [3, 3, 3]
+    assert model.report.notes == []
+
+
+def test_results_that_are_no_numbers_are_compared() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls, self.rate = 0, float("nan")
+
+        def forward(self, x: Tensor) -> Any:
+            self.calls += 1
+            self.rate = float("nan")
+            return torch.fft.fft(x * self.rate), x * self.rate
+
+    x = torch.ones(4)
+    model = burnish.compile(Odd().eval(), (x,))
+    for found, wanted in zip(model(x), Odd()(x), strict=True):
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+    (note,) = model.report.notes
+    assert "writes calls:" in note

@@ -61,6 +61,7 @@ def test_the_loss_of_a_linear_layer_in_pieces(reduction: str) -> None:
 
 
 def test_the_names_are_those_of_the_packages() -> None:
+    assert transformers.integrations.moe, "which declares its operators when it is imported"
     for name in BY_NAME:
         package, operator, overload = name.split(".")
         assert getattr(getattr(getattr(torch.ops, package), operator), overload)

@@ -1,0 +1,297 @@
+"""Branches on values of tensors that only raise or only tell something.
+
+    assert not torch.isnan(x).any()
+    if (ids < 0).any() or ids.max() >= n: raise IndexError(...)
+    if x.max() > 1: warnings.warn(f"large values: {x.max()}")
+
+torch.export does not know which way such a branch goes. But one of the ways ends in ``raise``: the
+program is traced along the other one, and checks when it runs that this was the right one. Which
+way raises, the bytecode behind the question tells: a way is followed through what has neither
+branches nor assignments. Of a chain of ``and`` and ``or`` each part is answered as if the rest
+decided; where that raises, the parts together are what must not be so.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...support.errors import RAISES
+
+_TORCH = f"{Path(torch.__file__).parent}/"
+_HERE = f"{Path(__file__).parent}/"
+_PASSED = frozenset({"NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL", "RESUME", "NOT_TAKEN"})
+_LEAVES = ("RETURN_", "YIELD_", "FOR_ITER", "SEND", "RERAISE")
+_ENDS = (*_LEAVES, "STORE_", "DELETE_", "IMPORT_")
+"""What a way to another question does not pass: its frame would be another one behind it."""
+_COMPUTES = (
+    "LOAD_", "CALL", "PRECALL", "PUSH_NULL", "KW_NAMES", "FORMAT_", "CONVERT_", "BUILD_", "BINARY_",
+    "COMPARE_", "UNARY_", "CACHE", "POP_TOP",
+)  # fmt: skip
+_NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "PUSH_NULL")
+_TELLERS = frozenset(
+    {"print", "warnings", "warn", "logging", "logger", "_logger", "LOGGER", "log", "LOG", None}
+)
+"""What calls begin with that change nothing; the None of a PUSH_NULL before it."""
+_OF_A_CALL = 3
+"""What lies on the stack for a call with one argument: that, what is called, and its self."""
+_MOST = 200
+"""Instructions of a way that are looked at."""
+
+
+class ChecksOfData:
+    """Answers questions for values of tensors without values, where a wrong answer raises."""
+
+    def __init__(self) -> None:
+        self._open: _Open | None = None
+        self._turned: set[tuple[CodeType, int]] = set()
+        self.unsaid: list[str] = []
+        """Where something would have been told."""
+
+    def turn(self) -> bool:
+        """Whether the model raised behind a chain whose last part is known (``and self.strict``):
+        another trace then gives the answer that leaves the chain."""
+        chain, self._open = self._open, None
+        if chain is None:
+            return False
+        self._turned.add((chain.frame.f_code, chain.at))
+        return True
+
+    def answer(self, value: Tensor | torch.SymBool) -> bool | None:
+        """The truth of a value that does not raise where it is asked, which the program checks;
+        None where neither or both do."""
+        chain, self._open = self._open, None
+        frame = _asking_frame()
+        if frame is None:
+            return None
+        code = _code_of(frame.f_code)
+        branch = code.branch_at(frame.f_lasti)
+        if branch is None:
+            return None
+        parts = chain.parts if chain is not None and chain.goes_on(frame, branch) else []
+        for condition in (True, False):
+            if code.raises(branch.way(condition)):
+                wrong = branch.truth_for(condition)
+                _check([*parts, _is(value, wrong)], frame)
+                return not wrong
+        for condition in (True, False):
+            leave = code.end_of(branch.way(not condition))
+            more = code.next_branch(branch.way(condition))
+            if more is not None and code.may_raise(more, leave):
+                truth = branch.truth_for(condition)
+                parts = [*parts, _is(value, truth)]
+                if (frame.f_code, branch.at) in self._turned:
+                    _check(parts, frame)
+                    return not truth
+                self._open = _Open(frame, branch.at, more.at, parts)
+                return truth
+            if code.only_tells(branch.way(condition), leave):
+                self.unsaid.append(_place(frame))
+                return not branch.truth_for(condition)
+        return None
+
+
+@dataclass
+class _Open:
+    """A chain of conditions of which some have been answered."""
+
+    frame: FrameType
+    at: int
+    """The place of the branch that asked last."""
+    next: int
+    """The place of the branch that asks the next."""
+    parts: list[Any] = field(default_factory=list)
+
+    def goes_on(self, frame: FrameType, branch: _Branch) -> bool:
+        return frame is self.frame and branch.at == self.next
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """Where it is, where it goes on, and whether it asks for the contrary of a truth."""
+
+    at: int
+    if_true: int
+    if_false: int
+    negated: bool
+
+    def way(self, condition: bool) -> int:
+        return self.if_true if condition else self.if_false
+
+    def truth_for(self, condition: bool) -> bool:
+        """The truth of what is asked with which the condition is this."""
+        return condition != self.negated
+
+
+class _Code:
+    """The instructions of a function by their places."""
+
+    def __init__(self, code: CodeType) -> None:
+        self._all = list(dis.get_instructions(code))
+        self._index = {ins.offset: i for i, ins in enumerate(self._all)}
+        self._caught = _caught(code)
+
+    def branch_at(self, at: int) -> _Branch | None:
+        """The branch for a truth which is taken at a place."""
+        negated = False
+        i = self._index[at] + self._is_call_of_bool(self._index[at])
+        while i < len(self._all):
+            ins = self._all[i]
+            if ins.opname == "UNARY_NOT":
+                negated = not negated
+            elif "JUMP" in ins.opname and "_IF_" in ins.opname and "NONE" not in ins.opname:
+                behind = self._all[i + 1].offset
+                jumps_if = "IF_TRUE" in ins.opname
+                true, false = (ins.argval, behind) if jumps_if else (behind, ins.argval)
+                return _Branch(ins.offset, true, false, negated)
+            elif ins.opname not in _PASSED:
+                return None
+            i += 1
+        return None
+
+    def _is_call_of_bool(self, i: int) -> bool:
+        """Whether ``bool(...)`` is called here, whose result is the truth itself."""
+        held, call = 0, self._all[i]
+        if not call.opname.startswith("CALL") or call.arg != 1:
+            return False
+        for ins in reversed(self._all[max(i - _MOST, 0) : i]):
+            if ins.opname == "PRECALL":
+                continue
+            if "JUMP" in ins.opname:
+                return False
+            held += dis.stack_effect(ins.opcode, ins.arg)
+            if held == _OF_A_CALL:
+                return ins.opname in ("LOAD_GLOBAL", "LOAD_NAME") and ins.argval == "bool"
+        return False
+
+    def end_of(self, at: int) -> int:
+        """The place that a way comes to by jumps alone."""
+        for _ in range(_MOST):
+            ins = self._all[self._index[at]]
+            if ins.opname in ("JUMP_FORWARD", "JUMP_ABSOLUTE"):
+                at = ins.argval
+            elif ins.opname in _PASSED:
+                at = self._all[self._index[at] + 1].offset
+            else:
+                break
+        return at
+
+    def raises(self, at: int) -> bool:
+        """Whether a way ends in ``raise``, whatever else it does."""
+        for _ in range(_MOST):
+            ins = self._all[self._index[at]]
+            if ins.opname == "RAISE_VARARGS":
+                return not any(low <= at < high for low, high in self._caught)
+            if ins.opname in ("JUMP_FORWARD", "JUMP_ABSOLUTE"):
+                at = ins.argval
+            elif (
+                "JUMP" in ins.opname
+                or ins.opname.startswith(("RETURN_", "FOR_ITER", "RERAISE"))
+                or self._index[at] + 1 == len(self._all)
+            ):
+                return False
+            else:
+                at = self._all[self._index[at] + 1].offset
+        return False
+
+    def only_tells(self, at: int, leave: int) -> bool:
+        """Whether a way calls functions that tell something, and then leads to ``leave``."""
+        begins = True
+        for _ in range(_MOST):
+            at = self.end_of(at)
+            if at == leave:
+                return begins
+            ins = self._all[self._index[at]]
+            if begins and not (ins.opname in _NAMES and ins.argval in _TELLERS):
+                return False
+            if not ins.opname.startswith(_COMPUTES):
+                return False
+            begins = ins.opname == "POP_TOP"
+            at = self._all[self._index[at] + 1].offset
+        return False
+
+    def next_branch(self, at: int) -> _Branch | None:
+        """The next branch of a way that sets nothing before it."""
+        for _ in range(_MOST):
+            ins = self._all[self._index[at]]
+            found = self.branch_at(at)
+            if found is not None:
+                return found
+            if "JUMP" in ins.opname or ins.opname.startswith(_ENDS):
+                return None
+            if self._index[at] + 1 == len(self._all):
+                return None
+            at = self._all[self._index[at] + 1].offset
+        return None
+
+    def may_raise(self, branch: _Branch, leave: int) -> bool:
+        """Whether of the ways behind a branch one raises and all others lead to ``leave``."""
+        some = False
+        for truth in (True, False):
+            way = branch.way(truth)
+            if self.raises(way):
+                some = True
+                continue
+            if self.end_of(way) == leave:
+                continue
+            more = self.next_branch(way)
+            if more is None or more.at <= branch.at or not self.may_raise(more, leave):
+                return False
+            some = True
+        return some
+
+
+def _caught(code: CodeType) -> list[tuple[int, int]]:
+    """The ranges of a function in which ``except`` may catch what is raised."""
+    entries: Any = vars(dis.Bytecode(code)).get("exception_entries", ())
+    by_place = {ins.offset: ins for ins in dis.get_instructions(code)}
+    found = []
+    for entry in entries:
+        names = [ins.opname for at, ins in by_place.items() if entry.target <= at][:3]
+        if "WITH_EXCEPT_START" not in names:
+            found.append((entry.start, entry.end))
+    return found
+
+
+@functools.cache
+def _code_of(code: CodeType) -> _Code:
+    return _Code(code)
+
+
+def _asking_frame() -> FrameType | None:
+    """Where the model's own code stands."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
+        frame = frame.f_back
+    return frame
+
+
+def _is(value: Tensor | torch.SymBool, truth: bool) -> Tensor:
+    """Whether a value has a truth."""
+    if not isinstance(value, Tensor):
+        flag = torch.scalar_tensor(value, dtype=torch.bool)  # type: ignore[arg-type]
+    else:
+        flag = value.reshape(()) != 0
+    return flag if truth else torch.logical_not(flag)
+
+
+def _check(wrong: Sequence[Tensor], frame: FrameType) -> None:
+    """Have the program check that not all of this is so."""
+    right = torch.logical_not(functools.reduce(torch.logical_and, wrong))
+    torch.ops.aten._assert_async.msg(right, f"{RAISES} {_place(frame)}")
+
+
+def _place(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+
+
+__all__ = ["ChecksOfData"]

@@ -1,0 +1,161 @@
+"""Branches on values that only raise are checked when the model runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import burnish
+from burnish.support.errors import DataCheckError, FrontendError
+
+# pytest writes asserts of test files anew: these are compiled as they are.
+SOURCE = """
+def asserts(x):
+    assert not torch.isnan(x).any(), f"values {x.min()}"
+    return x * 2
+
+def raises(x):
+    if (x > 5).any():
+        raise ValueError(f"too large: {x.max().item()}")
+    else:
+        x = x + 1
+    return x * 2
+
+def of_torch(x):
+    torch._assert((x < 5).all(), "too large")
+    return x * 2
+
+def chains(x):
+    assert x.min() > -5 and x.max() < 5 and x.sum() < 10
+    if (x == 4).any() or (x == 3).all():
+        raise IndexError
+    return x * 2
+
+def either(x):
+    assert (x < 0).any() or (x > 0).any() or x.numel() == 0
+    return x * 2
+
+def known_last(x, strict=True):
+    if torch.isinf(x).any() and strict:
+        raise ValueError("infinite")
+    return x * 2
+
+def numbers(x):
+    if x.max().item() > 5:
+        raise ValueError
+    assert x.sum().item() < 100
+    return x * 2
+
+def by_bool(x):
+    if not bool((x > -100).all()):
+        raise IndexError("low")
+    return x * 2
+
+def in_a_loop(x):
+    with torch.no_grad():
+        for i in range(len(x)):
+            assert x[i].isfinite().all()
+    return x * 2
+
+def integers(x):
+    mask = torch.ones_like(x, dtype=torch.uint8)
+    assert mask[0].all()
+    return x * 2
+
+def branches(x):
+    if x.sum() > 0:
+        return x * 2
+    return x * 3
+
+def caught(x):
+    try:
+        if torch.isnan(x).any():
+            raise ValueError("nan")
+    except ValueError:
+        return x * 0
+    return x * 2
+
+def sets(x):
+    if x.max() > 5 and x.min() < 0:
+        x = x * 3
+        raise_later = True
+    return x * 2
+
+def tells(x):
+    if x.max() > 5:
+        print("large", x.max().item())
+        warnings.warn(f"large values up to {x.max()}")
+    return x * 2
+
+def tells_and_sets(x):
+    if x.max() > 5:
+        print("large")
+        x = x * 3
+    return x * 2
+"""
+NAMESPACE: dict[str, Any] = {"torch": torch, "warnings": warnings}
+exec(compile(SOURCE, "checked_modules.py", "exec"), NAMESPACE)
+
+
+class Of(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+GOOD = torch.tensor([[0.5, -1.0], [1.0, 2.0]])
+INPUTS = [
+    GOOD, GOOD * float("nan"), GOOD * 0, GOOD * 0 + 7, GOOD * 0 + 3, GOOD * 0 - 1000,
+    GOOD.clone().fill_(4), torch.tensor([[float("inf"), 1.0], [0.0, 0.0]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["asserts", "raises", "of_torch", "chains", "either", "known_last", "numbers", "by_bool",
+     "in_a_loop", "integers"],
+)  # fmt: skip
+def test_calls_raise_where_the_module_does(name: str) -> None:
+    module = Of(NAMESPACE[name]).eval()
+    model = burnish.compile(module, (GOOD,))
+    for x in INPUTS:
+        try:
+            wanted = module(x)
+        except (AssertionError, ValueError, IndexError, OverflowError):
+            with pytest.raises(DataCheckError, match="the model itself raises here"):
+                model(x)
+        else:
+            torch.testing.assert_close(model(x), wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["branches", "caught", "sets", "tells_and_sets"])
+def test_branches_that_do_more_are_refused(name: str) -> None:
+    with pytest.raises(FrontendError, match="does not export"):
+        burnish.compile(Of(NAMESPACE[name]).eval(), (GOOD,))
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_would_be_told_is_not_and_the_report_says_so() -> None:
+    model = burnish.compile(Of(NAMESPACE["tells"]).eval(), (GOOD,))
+    assert torch.equal(model(GOOD * 10), GOOD * 20)
+    (note,) = model.report.notes
+    assert "prints, warns or logs for some values at checked_modules.py:" in note
+
+
+def test_named_sizes_and_saved_models_keep_their_checks(tmp_path: Any) -> None:
+    module = Of(NAMESPACE["chains"]).eval()
+    model = burnish.compile(module, (GOOD,), dynamic_shapes=({0: "n"},))
+    model.save(tmp_path / "m.burnish")
+    for made in (model, burnish.load(tmp_path / "m.burnish")):
+        assert torch.equal(made(GOOD[:1]), GOOD[:1] * 2)
+        with pytest.raises(DataCheckError):
+            made(torch.full((5, 2), 4.0))
+    assert torch.SymBool.__bool__.__module__ == "torch"
