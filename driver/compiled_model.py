@@ -259,6 +259,15 @@ class CompiledModel(CallableModel[ModelSignature]):
         look at: it came from a file, an ExportedProgram or an IRModule, or the module is gone.
         """
         if self._source is None:
+            if (
+                self._again is None
+                and self._fixed is not None
+                and self._fixed.imported.is_quantized
+            ):
+                raise FrontendError(
+                    "A quantised model has the weights and ranges of its samples; quantize the "
+                    "module as it is now: burnish.quantize(module, samples)."
+                )
             if self._again is None:
                 raise FrontendError(
                     f"A model compiled from {self._source_name} has the weights it was given; "
@@ -369,6 +378,7 @@ class CompiledModel(CallableModel[ModelSignature]):
             threads=self._threads,
             tolerance=tolerance,
             passes=self._passes,
+            is_quantized=signature.imported.is_quantized,
         )
         return verifier.verify(signature.imported.source, signature.run(values), nodes=nodes)
 

@@ -7,6 +7,7 @@ has the word of the first entry that fits it, and is float32 where none does.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import TypeAlias
 
 from ..graphir.expr import Call, Constant, Var
 from ..graphir.module import IRModule
-from ..graphir.op import attr, get_op, tensor_type_of, type_of
+from ..graphir.op import all_ops, attr, get_op, tensor_type_of, type_of
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.narrow_attention import why_whole_attention
@@ -101,11 +102,37 @@ def has_fast_products(target: Target, dtype: str) -> bool:
     return tiles or (dtype == "bfloat16" and known.has_fast_pairs)
 
 
+_DERIVED = frozenset(
+    {"combined", "matrix", "moved", "repeated", "reshaped", "row", "scaled", "scales", "wide",
+     "windows", "words", "zeros"}
+)  # fmt: skip
+"""Words of passes for what they make of constants, beside the names of operators."""
+
+
 def layer_name(weight: str) -> str:
     """The name of the layer that a weight belongs to: ``blocks.0.fc`` of ``blocks.0.fc.weight`` and
     what was derived of it; that of the weight, where it has no layer's form."""
-    layer, found, _ = weight.partition(".weight")
-    return layer if found else weight
+    return _held_by_module(weight).removesuffix(".weight")
+
+
+def _held_by_module(weight: str) -> str:
+    """The name that a module has for what operators made a constant of: ``in_proj_weight`` of
+    ``in_proj_weight.strided_slice_1``."""
+    *path, last = weight.split(".")
+    while path and last != "weight" and _derivation(last):
+        *path, last = path
+    return ".".join([*path, last])
+
+
+def _derivation(part: str) -> bool:
+    operator = re.sub(r"_\d+$", "", part)
+    return operator in _DERIVED or operator in all_ops()
+
+
+def _names_of(weight: str) -> set[str]:
+    """What a pattern may call a layer by its weight."""
+    held = _held_by_module(weight)
+    return {layer_name(weight), weight, held, held.rpartition(".")[0] or held}
 
 
 @dataclass
@@ -118,6 +145,16 @@ class Selection:
     layers: list[RoundedLayer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        given: object = self.precision
+        patterns = given.keys() if isinstance(given, Mapping) else ()
+        is_word = isinstance(given, (str, Mapping))
+        if not is_word or not all(isinstance(p, str) for p in patterns):
+            found = given if not is_word else next(p for p in patterns if not isinstance(p, str))
+            raise ArgumentError(
+                "precision: expected a word (one of "
+                f"{', '.join((*PRECISIONS, 'auto'))}), or a mapping of names or patterns of layers "
+                f'to words, {{"head": "float32", "*": "bfloat16"}}; found {found!r}.'
+            )
         by_layer = not isinstance(self.precision, str)
         known = OF_LAYERS if by_layer else (*PRECISIONS, "auto")
         for word in self.words:
@@ -136,7 +173,7 @@ class Selection:
         """The word of the layer with a weight of this name; "" is a product without one."""
         if isinstance(self.precision, str):
             return self.precision
-        names = (layer_name(weight), weight)
+        names = _names_of(weight)
         for pattern, word in self.precision.items():
             if any(fnmatchcase(name, pattern) for name in names):
                 return word
@@ -193,7 +230,9 @@ class Selection:
         for word in NARROW:
             if word in self.words:
                 if products or not attentions:
-                    made.append(self._rounded(products, word))
+                    is_part = bool(attentions) or len(self.words) > 1
+                    told = "" if is_part else "; nothing else is rounded"
+                    made.append(self._rounded(products, word, told))
                 made.append(self._attention(attentions, word))
         made += self._halves(module)
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
@@ -227,7 +266,7 @@ class Selection:
         if isinstance(self.precision, str) or not products:
             return
         weights = [constant_name(c) for c in products]
-        names = {n for w in weights for n in (layer_name(w), w)}
+        names = {n for w in weights for n in _names_of(w)}
         for pattern in self.precision:
             if not any(fnmatchcase(name, pattern) for name in names):
                 layers = sorted({layer_name(w) for w in weights if w})
@@ -237,7 +276,7 @@ class Selection:
                     f"{nearest(pattern, layers)}"
                 )
 
-    def _rounded(self, products: list[Call], word: str) -> str:
+    def _rounded(self, products: list[Call], word: str, alone: str) -> str:
         chosen = [c for c in products if self.word_of(constant_name(c)) == word]
         rounded = [c for c in chosen if takes_narrow_operands(c)]
         wide = [c for c in chosen if why_wide(c)]
@@ -255,7 +294,7 @@ class Selection:
         return (
             f"precision={word!r}: {_counted(rounded, products)} take operands "
             f"rounded to {word}, by at most 1 part in {NARROW[word]}{beyond}, and are summed in "
-            f"float32; nothing else is rounded. {''.join(sorted(left))}{self._slower(word)}"
+            f"float32{alone}. {''.join(sorted(left))}{self._slower(word)}"
             f"{spoken('burnish.compile without precision=', 'Compiling without --precision')} "
             "rounds nothing."
         )

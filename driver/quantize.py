@@ -220,7 +220,7 @@ class _Quantization:
         slow = slow_note([c for n, c in calls.items() if n in named], self.target)
         wide = [f"{n} products stay float32: {why}." for why, n in sorted(left.items())]
         notes = (*self.imported.notes, table, *wide, *([slow] if slow else []))
-        imported = replace(self.imported, module=made, notes=notes)
+        imported = replace(self.imported, module=made, notes=notes, is_quantized=True)
         return CompiledModel(
             source, imported, None, self.target, self.threads, precision=self.precision
         )

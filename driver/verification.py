@@ -163,10 +163,13 @@ def difference(found: np.ndarray, expected: np.ndarray) -> float:
     return gap if gap == 0.0 else gap / largest if largest else np.inf
 
 
-def tolerance_of(dtype: str, precision: Precision, *, whole: bool) -> float:
-    """What the error of a value may be that nobody stated a tolerance for; 0 for integers."""
+def tolerance_of(
+    dtype: str, precision: Precision, *, whole: bool, is_quantized: bool = False
+) -> float:
+    """What the error of a value may be that nobody stated a tolerance for; 0 for integers. A model
+    that was quantised has rounded bytes, whatever its precision."""
     of_operator = TOLERANCES.get(dtype, 0.0)
     if not whole or not of_operator:
         return of_operator
-    words = [w.partition(":")[0] for w in words_of(precision)]
+    words = [w.partition(":")[0] for w in words_of(precision)] + ["int8"] * is_quantized
     return max([OF_WHOLE * of_operator, *[OF_PRECISION.get(w, 0.0) for w in words]])

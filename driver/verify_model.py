@@ -61,10 +61,11 @@ class Verifier:
         threads: int = 1,
         tolerance: float | None = None,
         passes: PassList | None = None,
+        is_quantized: bool = False,
     ) -> None:
         self._reference, self._target, self._schedule = reference, target, schedule
         self._precision, self._threads, self._tolerance = precision, threads, tolerance
-        self._passes = passes or PassList()
+        self._passes, self._is_quantized = passes or PassList(), is_quantized
         if tolerance is not None and not tolerance >= 0:
             raise ArgumentError(f"tolerance: expected a number from 0 up; found {tolerance!r}.")
 
@@ -119,7 +120,9 @@ class Verifier:
         ours, eager = _numbers(found.data, dtype), _numbers(theirs, dtype)
         tolerance = self._tolerance
         if tolerance is None:
-            tolerance = tolerance_of(dtype, self._precision, whole=whole)
+            tolerance = tolerance_of(
+                dtype, self._precision, whole=whole, is_quantized=self._is_quantized
+            )
         if exact is None or ours.dtype.kind != "f":
             error, own = difference(ours, eager), None
         else:

@@ -44,7 +44,11 @@ def _tensors_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """The tensors that an attribute is, or that a list, tuple or dict of them holds."""
     # A tensor, whatever its class; nothing else here has all three.
     if all(hasattr(value, a) for a in ("data_ptr", "is_contiguous", "numel")):
-        yield name, value
+        if hasattr(value, "__tensor_flatten__"):  # a tensor around others, as torchao's
+            for part in value.__tensor_flatten__()[0]:
+                yield from _tensors_in(f"{name}.{part}", getattr(value, part))
+        else:
+            yield name, value
     elif type(value) in (list, tuple):
         for i, part in enumerate(value):
             yield from _tensors_in(f"{name}[{i}]", part)

@@ -98,6 +98,8 @@ class Imported:
     """The model gives a tuple of bare tensors, two or more: ``unflatten_outputs`` is ``tuple``."""
     positional_only: bool = True
     """Every call with exactly the right number of positional tensors flattens to itself."""
+    is_quantized: bool = False
+    """Its products were made ones of bytes, with ranges that are not the foreign model's."""
     state: tuple[str, ...] = ()
     """Tensors of the foreign model that calls change: the last inputs, which ``flatten_inputs``
     adds by itself."""

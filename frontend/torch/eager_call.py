@@ -13,6 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
+from torch._functorch._aot_autograd.subclass_parametrization import (
+    unwrap_tensor_subclass_parameters,
+)
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
@@ -133,6 +136,25 @@ def own_gradients(module: torch.nn.Module) -> Iterator[None]:
     finally:
         for x, grad in kept:
             x.grad = grad
+
+
+@contextlib.contextmanager
+def plain_parameters(module: torch.nn.Module) -> Iterator[None]:
+    """Parameters that are tensors around tensors (torchao's quantised ones) are those within, and
+    made of them anew where a layer reads them: torch.export takes only these apart by itself."""
+    if not any(map(is_traceable_wrapper_subclass, module.parameters())):
+        yield
+        return
+    parts = [(m, type(m), dict(m._parameters), dict(m._modules)) for m in module.modules()]
+    try:
+        unwrap_tensor_subclass_parameters(module)
+        yield
+    finally:
+        for part, kind, parameters, modules in parts:
+            part.__class__ = kind
+            for held, values in ((part._parameters, parameters), (part._modules, modules)):
+                held.clear()
+                held.update(values)  # type: ignore[arg-type]
 
 
 def copied(inputs: T) -> T:

@@ -48,6 +48,7 @@ from .eager_call import (
     own_attributes,
     own_gradients,
     own_values,
+    plain_parameters,
     tensors_of,
     unchanged,
 )
@@ -114,7 +115,8 @@ _MOST_TURNS = 3
 _ROUNDINGS = 4
 """Of half precision, by which two ways to compute one thing may differ."""
 _LOGGERS = (
-    "torch._guards", "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes",
+    "torch._guards", "torch._subclasses.fake_tensor", "torch.export._trace",
+    "torch.fx.experimental.symbolic_shapes",
 )  # fmt: skip
 """Loggers that tell of an error which is raised behind that."""
 
@@ -554,6 +556,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
         with (
             quiet_torch(),
             torch.no_grad(),
+            plain_parameters(module),
             traced_data(),
             _named_keywords(module, plan),
             _paths_of_examples(),

@@ -131,11 +131,14 @@ def outputs_axis(call: Call) -> int:
 
 def rounded_weight(array: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Weights as int8, and the scale of each place of an axis (None: one for all), in a shape that
-    broadcasts to theirs."""
+    broadcasts to theirs. It is NaN where weights have infinities or NaN: results are NaN then."""
     others = tuple([d for d in range(array.ndim) if d != axis])
     most = np.abs(array).max(others, keepdims=True)
+    finite = np.isfinite(most)
     scale = np.where(most > 0, most / MOST, 1.0).astype(np.float32)
-    return np.clip(np.rint(array / scale), -MOST, MOST).astype(np.int8), scale
+    numbers = np.where(finite, array, 0) / np.where(finite, scale, 1)
+    kept = np.where(finite, scale, np.float32(np.nan))
+    return np.clip(np.rint(numbers), -MOST, MOST).astype(np.int8), kept
 
 
 class _Quantizer(ExprMutator):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+import burnish
 from burnish.driver import auto_precision
 from burnish.driver.auto_precision import LayerChoice, PrecisionChoice
 from burnish.driver.compile import compile as compile_model
@@ -217,3 +218,15 @@ def test_the_table_of_a_choice() -> None:
         "      b           float32",
         "      the whole                2.0e-03         2 ms",
     ]
+
+
+def test_samples_without_numbers_or_of_another_shape_are_refused() -> None:
+    module, x = torch.nn.Linear(64, 64).eval(), torch.randn(4, 64)
+    for sample, message in (
+        (x * float("nan"), r"samples\[1\] an output has NaN"),
+        (x[:, :3], r"samples\[1\]: the module raises RuntimeError"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            burnish.compile(
+                module, (x,), precision="auto", max_error=1e-2, samples=[(x,), (sample,)]
+            )

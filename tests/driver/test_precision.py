@@ -10,6 +10,7 @@ import torch
 from burnish.driver.compile import compile as compile_model
 from burnish.driver.kernels import resolve_target
 from burnish.driver.precision import layer_name
+from burnish.driver.quantize import quantize
 from burnish.support.errors import ArgumentError
 
 
@@ -319,3 +320,54 @@ def test_a_model_in_float64_keeps_its_type_and_says_so() -> None:
         torch.testing.assert_close(model(x), module(x))
     (note,) = model.report.notes
     assert "2 matrix products stay float64: operands that are not float32" in note
+
+
+def test_precisions_that_are_no_words_are_refused() -> None:
+    module, x, _ = model()
+    for wrong in (None, torch.bfloat16, 7, ["int8"], {0: "int8"}):
+        with pytest.raises(ArgumentError, match=r"expected a word .* or a mapping of names"):
+            compile_model(module, (x,), precision=wrong)  # type: ignore[arg-type]
+
+
+class Named(torch.nn.Module):
+    """Layers whose weights have other names than ``weight``, or one that begins so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight_proj = torch.nn.Linear(32, 32)
+        self.attention = torch.nn.MultiheadAttention(32, 2, batch_first=True)
+        self.w1 = torch.nn.Parameter(torch.randn(32, 16))
+
+    def forward(self, x: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+        y = self.attention(self.weight_proj(x), memory, memory, need_weights=False)[0]
+        return y @ self.w1.t().contiguous().t()
+
+
+@pytest.mark.parametrize(
+    "pattern", ["weight_proj", "attention", "attention.in_proj_weight", "w1", "attention.out_proj"]
+)
+def test_layers_have_the_names_of_their_module(pattern: str) -> None:
+    torch.manual_seed(0)
+    module, x, memory = Named().eval(), torch.randn(2, 5, 32), torch.randn(2, 7, 32)
+    rounded = compile_model(module, (x, memory), precision={pattern: "bfloat16"})
+    whole = compile_model(module, (x, memory))
+    assert not torch.equal(rounded(x, memory), whole(x, memory))
+    for y in (rounded(x, memory), whole(x, memory)):
+        torch.testing.assert_close(y, module(x, memory), atol=0.1, rtol=0.05)
+
+
+@pytest.mark.parametrize("precision", ["int8", "quantize", "int8-weights"])
+@pytest.mark.filterwarnings("error")
+def test_weights_that_are_no_numbers_make_their_output_none(precision: str) -> None:
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(64, 10, bias=False).eval(), torch.randn(4, 64)
+    with torch.no_grad():
+        layer.weight[3, 5], layer.weight[7, 0] = float("nan"), float("inf")
+    if precision == "quantize":
+        model = quantize(layer, [(x,)])
+    else:
+        model = compile_model(layer, (x,), precision=precision)
+    found = model(x)
+    assert not found[:, [3, 7]].isfinite().any()
+    others = [i for i in range(10) if i not in (3, 7)]
+    torch.testing.assert_close(found[:, others], layer(x)[:, others], atol=0.05, rtol=0.05)

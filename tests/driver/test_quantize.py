@@ -16,7 +16,7 @@ from burnish.driver.quantize import range_of, slow_note
 from burnish.graphir.builder import call_op
 from burnish.graphir.expr import Call, Var
 from burnish.graphir.type import tensor_type
-from burnish.support.errors import ArgumentError
+from burnish.support.errors import ArgumentError, FrontendError
 from burnish.support.target import Target
 
 TILES = "native -mattr=+emulated-tiles"
@@ -304,3 +304,11 @@ def test_errors(net: nn.Module) -> None:
         burnish.quantize(nn.ReLU(), [(x,)])
     with pytest.raises(ArgumentError, match="dynamic_shapes goes with"):
         burnish.quantize(torch.export.export(net, (x,)), [(x,)], dynamic_shapes=({0: "n"},))
+
+
+def test_a_quantised_model_is_verified_by_what_bytes_may_err(net: nn.Module) -> None:
+    (x,) = images(1)[0]
+    model = burnish.quantize(net, [(x,)])
+    assert model.verify(x, nodes=False)
+    with pytest.raises(FrontendError, match="quantize the module as it is now"):
+        model.refresh()

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import burnish
 from burnish.frontend.torch.derivatives import takes_derivatives
 from burnish.frontend.torch.dynamic_shapes import plan_export
 from burnish.frontend.torch.eager_call import copied, eager_call, unchanged
@@ -154,3 +155,56 @@ def test_written_elements_are_restored_in_sparse_and_expanded_tensors() -> None:
         assert sparse.to_dense().trace() == 6
     assert sparse.to_dense().equal(torch.eye(3))
     assert single.item() == 1
+
+
+class Bytes(torch.Tensor):
+    """A weight as integers and scales, as torchao's are: a tensor around two others."""
+
+    numbers: torch.Tensor
+    scale: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, numbers: torch.Tensor, scale: torch.Tensor) -> Bytes:
+        return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined, no-any-return]
+            cls, numbers.shape, dtype=torch.float32
+        )
+
+    def __init__(self, numbers: torch.Tensor, scale: torch.Tensor) -> None:
+        self.numbers, self.scale = numbers, scale
+
+    def __tensor_flatten__(self) -> tuple[list[str], None]:
+        return ["numbers", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, meta: None, size: Any, stride: Any) -> Bytes:
+        return Bytes(inner["numbers"], inner["scale"])
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.nn.functional.linear:
+            x, weight, bias = (*args, None)[:3]
+            y = (x @ weight.numbers.float().t()) * weight.scale
+            return y if bias is None else y + bias
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            return Bytes(func(args[0].numbers), func(args[0].scale))
+        raise NotImplementedError(str(func))
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_weights_that_are_tensors_around_others(lazily: bool) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU()).eval()
+    numbers = torch.randint(-127, 127, (8, 16), dtype=torch.int8)
+    weight = Bytes(numbers, torch.rand(8) / 127)
+    module[0].weight = torch.nn.Parameter(weight, requires_grad=False)
+    x = torch.randn(3, 16)
+    model = burnish.compile(module) if lazily else burnish.compile(module, (x,))
+    torch.testing.assert_close(model(x), module(x))
+    assert "weights as integers of 8 bits" in " ".join(model.report.notes)
+    assert type(module[0]) is torch.nn.Linear
+    assert [n for n, _ in module.named_parameters()] == ["0.weight", "0.bias"]
+    assert isinstance(module[0].weight, Bytes)
