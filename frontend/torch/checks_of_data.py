@@ -29,19 +29,24 @@ from ...support.errors import RAISES
 
 _TORCH = f"{Path(torch.__file__).parent}/"
 _HERE = f"{Path(__file__).parent}/"
+_EXPORT = f"{_HERE}export.py"
 _PASSED = frozenset({"NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL", "RESUME", "NOT_TAKEN"})
 _LEAVES = ("RETURN_", "YIELD_", "FOR_ITER", "SEND", "RERAISE")
 _ENDS = (*_LEAVES, "STORE_", "DELETE_", "IMPORT_")
 """What a way to another question does not pass: its frame would be another one behind it."""
 _COMPUTES = (
-    "LOAD_", "CALL", "PRECALL", "PUSH_NULL", "KW_NAMES", "FORMAT_", "CONVERT_", "BUILD_", "BINARY_",
+    "LOAD_", "CALL", "PRECALL", "KW_NAMES", "FORMAT_", "CONVERT_", "BUILD_", "BINARY_",
     "COMPARE_", "UNARY_", "CACHE", "POP_TOP",
 )  # fmt: skip
-_NAMES = ("LOAD_GLOBAL", "LOAD_NAME", "PUSH_NULL")
-_TELLERS = frozenset(
-    {"print", "warnings", "warn", "logging", "logger", "_logger", "LOGGER", "log", "LOG", None}
-)
-"""What calls begin with that change nothing; the None of a PUSH_NULL before it."""
+_NAMES = ("LOAD_GLOBAL", "LOAD_NAME")
+_TELLERS = frozenset({"print", "warnings", "warn", "logging", "logger", "_logger", "LOGGER", "log"})
+"""What calls begin with that tell something."""
+_HARMLESS = _TELLERS | {
+    "debug", "info", "warning", "warning_once", "error", "exception", "critical", "len", "str",
+    "repr", "float", "int", "type", "format", "join", "item", "tolist", "size", "numel", "min",
+    "max", "mean", "std", "sum", "norm", "abs", "any", "all", "isnan", "isinf", "detach", "cpu",
+}  # fmt: skip
+"""What is called in their arguments."""
 _OF_A_CALL = 3
 """What lies on the stack for a call with one argument: that, what is called, and its self."""
 _MOST = 200
@@ -71,7 +76,7 @@ class ChecksOfData:
         None where neither or both do."""
         chain, self._open = self._open, None
         frame = _asking_frame()
-        if frame is None:
+        if frame is None or _may_be_caught(frame.f_back):
             return None
         code = _code_of(frame.f_code)
         branch = code.branch_at(frame.f_lasti)
@@ -190,7 +195,7 @@ class _Code:
         for _ in range(_MOST):
             ins = self._all[self._index[at]]
             if ins.opname == "RAISE_VARARGS":
-                return not any(low <= at < high for low, high in self._caught)
+                return not self.catches(at)
             if ins.opname in ("JUMP_FORWARD", "JUMP_ABSOLUTE"):
                 at = ins.argval
             elif (
@@ -213,11 +218,16 @@ class _Code:
             ins = self._all[self._index[at]]
             if begins and not (ins.opname in _NAMES and ins.argval in _TELLERS):
                 return False
-            if not ins.opname.startswith(_COMPUTES):
+            is_called = ins.opname == "LOAD_METHOD" or "NULL" in ins.argrepr
+            if not ins.opname.startswith(_COMPUTES) or (is_called and ins.argval not in _HARMLESS):
                 return False
             begins = ins.opname == "POP_TOP"
             at = self._all[self._index[at] + 1].offset
         return False
+
+    def catches(self, at: int) -> bool:
+        """Whether what is raised at a place may be caught in the function."""
+        return any(low <= at < high for low, high in self._caught)
 
     def next_branch(self, at: int) -> _Branch | None:
         """The next branch of a way that sets nothing before it."""
@@ -257,7 +267,7 @@ def _caught(code: CodeType) -> list[tuple[int, int]]:
     found = []
     for entry in entries:
         names = [ins.opname for at, ins in by_place.items() if entry.target <= at][:3]
-        if "WITH_EXCEPT_START" not in names:
+        if "WITH_EXCEPT_START" not in names or "suppress" in code.co_names:
             found.append((entry.start, entry.end))
     return found
 
@@ -273,6 +283,16 @@ def _asking_frame() -> FrameType | None:
     while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
         frame = frame.f_back
     return frame
+
+
+def _may_be_caught(frame: FrameType | None) -> bool:
+    """Whether code of the model's around a question may catch what is raised behind it."""
+    while frame is not None and frame.f_code.co_filename != _EXPORT:
+        is_own = not frame.f_code.co_filename.startswith((_TORCH, _HERE))
+        if is_own and _code_of(frame.f_code).catches(frame.f_lasti):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _is(value: Tensor | torch.SymBool, truth: bool) -> Tensor:

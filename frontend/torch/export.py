@@ -68,7 +68,7 @@ from .scripted_modules import (
 from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
 from .size_functions import SeveralNames, SizeFunctions
 from .traced_data import traced_data
-from .unsaid_guards import TRIED, check_guards, is_true, near, short_sizes
+from .unsaid_guards import TRIED, check_guards, is_true, largest_of, near, short_sizes
 from .written_tensors import keep_written
 
 export_lock = threading.Lock()
@@ -352,6 +352,11 @@ def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
         if guard and limits and limits[1] != limits[3]:
             sides = [("min", limits[1]), ("max", limits[3])]
             found[guard["name"]] = {k: int(value) for k, value in sides if value.isdigit()}
+        elif guard:
+            largest = largest_of(guard["condition"].replace(guard["size"], "size0"))
+            if largest is not None:
+                known = found.setdefault(guard["name"], {})
+                known["max"] = min(known.get("max", largest), largest)
     fraction = _FRACTION.search(str(error.__cause__))
     if fraction:
         whole = int(fraction[3]) // int(fraction[4])

@@ -126,7 +126,10 @@ class SizeFunctions(TorchFunctionMode):
 
     def _chunk(self, input: Tensor, chunks: int, dim: int = 0) -> Sequence[Tensor]:
         """``torch.chunk``. Short axes have less chunks: of size 1 there is no second half."""
-        found = _parts(input, chunks, dim)
+        count = int(chunks)
+        if count == 1:  # whose size torch would give as a quotient, of which others are made
+            return (torch.ops.aten.alias.default(input),)
+        found = _parts(input, count, dim)
         if found is None:
             return torch.chunk(input, chunks, dim)
         size: Any = input.shape[dim]

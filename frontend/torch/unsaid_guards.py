@@ -212,6 +212,15 @@ def _failing(text: str, tried: Sequence[Sequence[int]]) -> list[tuple[int, ...]]
         return sizes
 
 
+def largest_of(text: str) -> int | None:
+    """The size up to which a guard of ``size0`` alone holds; None for guards of another form."""
+    if "L[" in text:
+        return None
+    tried = sorted({*TRIED, *near([int(n) for n in re.findall(r"\d+", text)])})
+    limit = _as_limit(_failing(text, [tried]), tried)
+    return int(limit[1]) if limit is not None and not limit[0] and limit[1] < math.inf else None
+
+
 def _as_limit(
     failing: Sequence[tuple[int, ...]], tried: Sequence[int]
 ) -> tuple[float, float] | None:

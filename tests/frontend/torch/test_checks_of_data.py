@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +81,29 @@ def caught(x):
         return x * 0
     return x * 2
 
+def _checked(x):
+    if torch.isnan(x).any():
+        raise ValueError("nan")
+    return x
+
+def caught_outside(x):
+    try:
+        return _checked(x) * 2
+    except ValueError:
+        return x * 0
+
+def suppressed(x):
+    with contextlib.suppress(ValueError):
+        if torch.isnan(x).any():
+            raise ValueError("nan")
+        return x * 2
+    return x * 0
+
+def tells_of_what_it_takes(x, kept=[1, 2, 3]):
+    if x.max() > 5:
+        print(kept.pop())
+    return x * len(kept)
+
 def sets(x):
     if x.max() > 5 and x.min() < 0:
         x = x * 3
@@ -98,7 +122,7 @@ def tells_and_sets(x):
         x = x * 3
     return x * 2
 """
-NAMESPACE: dict[str, Any] = {"torch": torch, "warnings": warnings}
+NAMESPACE: dict[str, Any] = {"contextlib": contextlib, "torch": torch, "warnings": warnings}
 exec(compile(SOURCE, "checked_modules.py", "exec"), NAMESPACE)
 
 
@@ -136,7 +160,18 @@ def test_calls_raise_where_the_module_does(name: str) -> None:
             torch.testing.assert_close(model(x), wanted, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", ["branches", "caught", "sets", "tells_and_sets"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "branches",
+        "caught",
+        "caught_outside",
+        "suppressed",
+        "sets",
+        "tells_and_sets",
+        "tells_of_what_it_takes",
+    ],
+)
 def test_branches_that_do_more_are_refused(name: str) -> None:
     with pytest.raises(FrontendError, match="does not export"):
         burnish.compile(Of(NAMESPACE[name]).eval(), (GOOD,))

@@ -3,14 +3,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import burnish
 from burnish.frontend.torch.dynamic_shapes import plan_export
-from burnish.frontend.torch.unsaid_guards import UnsaidGuardError, check_guards
-from burnish.support.errors import BurnishError, FrontendError
+from burnish.frontend.torch.unsaid_guards import UnsaidGuardError, check_guards, largest_of
+from burnish.support.errors import BurnishError, FrontendError, ShapeMismatchError
 
 
 class Branch(nn.Module):
@@ -90,3 +91,33 @@ def test_numbers_made_of_a_multiple_are_those_of_each_call(dim: str) -> None:
     for size in (16, 64, 192, 208):
         x = torch.rand(size)
         assert torch.equal(model(x), module(x))
+
+
+def test_the_largest_size_of_a_guard() -> None:
+    assert largest_of("math.ceil(size0 / 128) == 1") == 128
+    assert largest_of("size0 < 5000") == 4999
+    for text in ("size0 != 2", "size0 >= 3", "size0 % 2 == 0", "size0 < L['y'].size()[0]"):
+        assert largest_of(text) is None
+
+
+class GhostNorm(torch.nn.Module):
+    """As many chunks as a batch has hundreds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        chunks = x.chunk(int(np.ceil(x.shape[0] / 100)), 0)
+        return torch.cat([self.norm(chunk) for chunk in chunks], 0)
+
+
+def test_as_many_chunks_as_the_example_has() -> None:
+    module = torch.nn.Sequential(*[GhostNorm() for _ in range(8)]).eval()
+    model = burnish.compile(module, (torch.randn(3, 4),), dynamic_shapes=({0: "b"},))
+    assert "dim b was exported for sizes of 0 to 100." in model.report.notes
+    for n in (1, 100):
+        x = torch.randn(n, 4)
+        torch.testing.assert_close(model(x), module(x))
+    with pytest.raises(ShapeMismatchError, match="from 0 to 100, got 101"):
+        model(torch.randn(101, 4))
