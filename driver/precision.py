@@ -129,7 +129,7 @@ def _derivation(part: str) -> bool:
     return operator in _DERIVED or operator in all_ops()
 
 
-def _names_of(weight: str) -> set[str]:
+def names_of(weight: str) -> set[str]:
     """What a pattern may call a layer by its weight."""
     held = _held_by_module(weight)
     return {layer_name(weight), weight, held, held.rpartition(".")[0] or held}
@@ -173,7 +173,7 @@ class Selection:
         """The word of the layer with a weight of this name; "" is a product without one."""
         if isinstance(self.precision, str):
             return self.precision
-        names = _names_of(weight)
+        names = names_of(weight)
         for pattern, word in self.precision.items():
             if any(fnmatchcase(name, pattern) for name in names):
                 return word
@@ -266,7 +266,7 @@ class Selection:
         if isinstance(self.precision, str) or not products:
             return
         weights = [constant_name(c) for c in products]
-        names = {n for w in weights for n in _names_of(w)}
+        names = {n for w in weights for n in names_of(w)}
         for pattern in self.precision:
             if not any(fnmatchcase(name, pattern) for name in names):
                 layers = sorted({layer_name(w) for w in weights if w})

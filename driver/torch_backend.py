@@ -24,7 +24,7 @@ from ..support.errors import ArgumentError, FrontendError, nearest
 from .auto_precision import AUTO
 from .compile import check_options, compile
 from .compiled_model import CompiledModel
-from .precision import layer_name
+from .precision import names_of
 
 MOST_NUMBERS = 8
 """How many values of the numbers in a graph it is compiled for."""
@@ -151,7 +151,7 @@ class _Compiled:
         precision = self._options.get("precision")
         if not isinstance(precision, Mapping):
             return dict(self._options)
-        names = {*graph.names, *map(layer_name, graph.names), ""}
+        names = {name for weight in (*graph.names, "") for name in names_of(weight)}
         fits = {p for p in precision if any(fnmatchcase(name, p) for name in names)}
         for pattern in [p for p in precision if p not in fits]:
             _warn(

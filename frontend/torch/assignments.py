@@ -12,11 +12,12 @@ the code that they ran.
 
 from __future__ import annotations
 
+import dis
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from .known_types import replaced_forward
-from .reachable_state import ABSENT, UNKNOWN, Holder, holders_of, value_at
+from .reachable_state import ABSENT, UNKNOWN, Holder, holders_of, is_foreign, value_at
 from .reads_of_state import codes_run, is_read
 
 _CALLS = 3
@@ -191,10 +192,11 @@ def written_in_place(module: nn.Module, names: Sequence[str]) -> Iterator[list[s
 
 @contextmanager
 def empty_buffers_aside(module: nn.Module) -> Iterator[None]:
-    """Buffers that are None are attributes meanwhile, and ``register_buffer`` sets attributes:
-    torch.export counts the buffers before ``forward()`` and after, and takes one that came between
-    for the one behind it."""
+    """Where a module's code sets buffers, those that are None are attributes meanwhile, and
+    ``register_buffer`` sets attributes: torch.export counts the buffers before ``forward()`` and
+    after, and takes one that came between for the one behind it."""
     parts = [part for part in module.modules() if type(part._buffers) is dict]
+    parts = [part for part in parts if _sets_buffers(part)]
     held = [(part, dict(part._buffers)) for part in parts if None in part._buffers.values()]
     own, traced = nn.Module.register_buffer, set(map(id, parts))
 
@@ -224,6 +226,26 @@ def empty_buffers_aside(module: nn.Module) -> Iterator[None]:
                 vars(part).pop(name, None)
             part._buffers.clear()
             part._buffers.update(buffers)
+
+
+def _sets_buffers(part: nn.Module) -> bool:
+    """Whether methods of a module register buffers, or set attributes that are empty ones."""
+    empty = {name for name, buffer in part._buffers.items() if buffer is None}
+    methods = [
+        method.__code__
+        for kind in type(part).__mro__
+        if not is_foreign(kind.__module__)
+        for name, method in vars(kind).items()
+        if isinstance(method, FunctionType) and name != "__init__"
+    ]
+    if any("register_buffer" in code.co_names for code in methods):
+        return True
+    stored = [code for code in methods if not empty.isdisjoint(code.co_names)]
+    return any(
+        ins.opname == "STORE_ATTR" and ins.argval in empty
+        for code in stored
+        for ins in dis.get_instructions(code)
+    )
 
 
 def lost_when_repeated(

@@ -143,10 +143,15 @@ def _names(weights: Sequence[Node]) -> list[str]:
     says none, numbers."""
     found = [_place(node) for node in weights]
     is_one = len({root for root, path in found if path}) == 1
+    taken = {".".join(path if is_one else [root, *path]) for root, path in found}
     names: dict[str, None] = {}
     for i, (root, path) in enumerate(found):
         name = ".".join(path if is_one else [root, *path])
-        names[f"weight_{i}" if not path or name in names else name] = None
+        if not path or name in names:
+            name = f"weight_{i}"
+            while name in names or name in taken:
+                name += "_"
+        names[name] = None
     return list(names)
 
 

@@ -13,11 +13,15 @@ decided; where that raises, the parts together are what must not be so.
 
 from __future__ import annotations
 
+import builtins
 import dis
 import functools
+import inspect
+import logging
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -32,21 +36,24 @@ _HERE = f"{Path(__file__).parent}/"
 _EXPORT = f"{_HERE}export.py"
 _PASSED = frozenset({"NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL", "RESUME", "NOT_TAKEN"})
 _LEAVES = ("RETURN_", "YIELD_", "FOR_ITER", "SEND", "RERAISE")
-_ENDS = (*_LEAVES, "STORE_", "DELETE_", "IMPORT_")
-"""What a way to another question does not pass: its frame would be another one behind it."""
+"""What ends a way of which it is asked whether it raises."""
 _COMPUTES = (
     "LOAD_", "CALL", "PRECALL", "KW_NAMES", "FORMAT_", "CONVERT_", "BUILD_", "BINARY_",
-    "COMPARE_", "UNARY_", "CACHE", "POP_TOP",
+    "COMPARE_", "CONTAINS_OP", "IS_OP", "UNARY_", "POP_TOP", *_PASSED,
 )  # fmt: skip
 _NAMES = ("LOAD_GLOBAL", "LOAD_NAME")
-_TELLERS = frozenset({"print", "warnings", "warn", "logging", "logger", "_logger", "LOGGER", "log"})
-"""What calls begin with that tell something."""
-_HARMLESS = _TELLERS | {
-    "debug", "info", "warning", "warning_once", "error", "exception", "critical", "len", "str",
-    "repr", "float", "int", "type", "format", "join", "item", "tolist", "size", "numel", "min",
-    "max", "mean", "std", "sum", "norm", "abs", "any", "all", "isnan", "isinf", "detach", "cpu",
-}  # fmt: skip
-"""What is called in their arguments."""
+_HARMLESS = frozenset(
+    {"len", "str", "repr", "float", "int", "bool", "type", "format", "join", "item", "tolist",
+     "size", "numel", "dim", "min", "max", "mean", "sum", "any", "all", "isnan", "isinf",
+     "isfinite", "isneginf", "isposinf", "is_complex", "is_floating_point", "eq", "ne", "lt", "le",
+     "gt", "ge", "logical_not", "logical_and", "logical_or", "detach", "cpu", "float64"}
+)  # fmt: skip
+"""What may be called in a condition, and in the arguments of what tells something."""
+_TELLING = frozenset(
+    {"warn", "debug", "info", "warning", "warning_once", "error", "exception", "critical", "log"}
+)
+_FRAMES = frozenset({"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast"})
+"""Context managers that catch nothing."""
 _OF_A_CALL = 3
 """What lies on the stack for a call with one argument: that, what is called, and its self."""
 _MOST = 200
@@ -58,25 +65,15 @@ class ChecksOfData:
 
     def __init__(self) -> None:
         self._open: _Open | None = None
-        self._turned: set[tuple[CodeType, int]] = set()
         self.unsaid: list[str] = []
         """Where something would have been told."""
-
-    def turn(self) -> bool:
-        """Whether the model raised behind a chain whose last part is known (``and self.strict``):
-        another trace then gives the answer that leaves the chain."""
-        chain, self._open = self._open, None
-        if chain is None:
-            return False
-        self._turned.add((chain.frame.f_code, chain.at))
-        return True
 
     def answer(self, value: Tensor | torch.SymBool) -> bool | None:
         """The truth of a value that does not raise where it is asked, which the program checks;
         None where neither or both do."""
         chain, self._open = self._open, None
         frame = _asking_frame()
-        if frame is None or _may_be_caught(frame.f_back):
+        if frame is None or _may_be_caught(frame.f_back) or _is_called_by_syntax(frame.f_code):
             return None
         code = _code_of(frame.f_code)
         branch = code.branch_at(frame.f_lasti)
@@ -94,12 +91,9 @@ class ChecksOfData:
             if more is not None and code.may_raise(more, leave):
                 truth = branch.truth_for(condition)
                 parts = [*parts, _is(value, truth)]
-                if (frame.f_code, branch.at) in self._turned:
-                    _check(parts, frame)
-                    return not truth
-                self._open = _Open(frame, branch.at, more.at, parts)
+                self._open = _Open(frame, code.behind(more, leave), parts)
                 return truth
-            if code.only_tells(branch.way(condition), leave):
+            if code.only_tells(branch.way(condition), leave, frame):
                 self.unsaid.append(_place(frame))
                 return not branch.truth_for(condition)
         return None
@@ -110,14 +104,12 @@ class _Open:
     """A chain of conditions of which some have been answered."""
 
     frame: FrameType
-    at: int
-    """The place of the branch that asked last."""
-    next: int
-    """The place of the branch that asks the next."""
-    parts: list[Any] = field(default_factory=list)
+    rest: set[int]
+    """The places of its other branches, of which some may ask for what is known."""
+    parts: list[Tensor]
 
     def goes_on(self, frame: FrameType, branch: _Branch) -> bool:
-        return frame is self.frame and branch.at == self.next
+        return frame is self.frame and branch.at in self.rest
 
 
 @dataclass(frozen=True)
@@ -208,7 +200,7 @@ class _Code:
                 at = self._all[self._index[at] + 1].offset
         return False
 
-    def only_tells(self, at: int, leave: int) -> bool:
+    def only_tells(self, at: int, leave: int, frame: FrameType) -> bool:
         """Whether a way calls functions that tell something, and then leads to ``leave``."""
         begins = True
         for _ in range(_MOST):
@@ -216,10 +208,11 @@ class _Code:
             if at == leave:
                 return begins
             ins = self._all[self._index[at]]
-            if begins and not (ins.opname in _NAMES and ins.argval in _TELLERS):
+            if begins and not (ins.opname in _NAMES and _tells(frame, ins.argval)):
                 return False
-            is_called = ins.opname == "LOAD_METHOD" or "NULL" in ins.argrepr
-            if not ins.opname.startswith(_COMPUTES) or (is_called and ins.argval not in _HARMLESS):
+            if not ins.opname.startswith(_COMPUTES):
+                return False
+            if not begins and not _is_harmless(ins, (*_HARMLESS, *_TELLING)):
                 return False
             begins = ins.opname == "POP_TOP"
             at = self._all[self._index[at] + 1].offset
@@ -230,18 +223,30 @@ class _Code:
         return any(low <= at < high for low, high in self._caught)
 
     def next_branch(self, at: int) -> _Branch | None:
-        """The next branch of a way that sets nothing before it."""
+        """The next branch of a way that does nothing but compute before it."""
         for _ in range(_MOST):
             ins = self._all[self._index[at]]
             found = self.branch_at(at)
             if found is not None:
                 return found
-            if "JUMP" in ins.opname or ins.opname.startswith(_ENDS):
+            if not ins.opname.startswith(_COMPUTES) or ins.opname == "POP_TOP":
+                return None
+            if not _is_harmless(ins, _HARMLESS):
                 return None
             if self._index[at] + 1 == len(self._all):
                 return None
             at = self._all[self._index[at] + 1].offset
         return None
+
+    def behind(self, branch: _Branch, leave: int) -> set[int]:
+        """The places of a branch and of those of its chain behind it."""
+        found = {branch.at}
+        for truth in (True, False):
+            way = branch.way(truth)
+            more = None if self.raises(way) or self.end_of(way) == leave else self.next_branch(way)
+            if more is not None and more.at > branch.at:
+                found |= self.behind(more, leave)
+        return found
 
     def may_raise(self, branch: _Branch, leave: int) -> bool:
         """Whether of the ways behind a branch one raises and all others lead to ``leave``."""
@@ -267,7 +272,7 @@ def _caught(code: CodeType) -> list[tuple[int, int]]:
     found = []
     for entry in entries:
         names = [ins.opname for at, ins in by_place.items() if entry.target <= at][:3]
-        if "WITH_EXCEPT_START" not in names or "suppress" in code.co_names:
+        if "WITH_EXCEPT_START" not in names or _FRAMES.isdisjoint(code.co_names):
             found.append((entry.start, entry.end))
     return found
 
@@ -283,6 +288,28 @@ def _asking_frame() -> FrameType | None:
     while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
         frame = frame.f_back
     return frame
+
+
+def _is_harmless(ins: dis.Instruction, names: Container[str]) -> bool:
+    """Whether an instruction prepares no call but one of these."""
+    if ins.opname == "KW_NAMES":
+        return "out" not in str(ins.argval)
+    is_called = ins.opname == "LOAD_METHOD" or "NULL" in ins.argrepr
+    return not is_called or ins.argval in names
+
+
+def _tells(frame: FrameType, name: str) -> bool:
+    """Whether a name of a file stands for what tells something: by what it is."""
+    held = frame.f_globals.get(name, vars(builtins).get(name))
+    is_known = held is print or held is warnings or held is warnings.warn or held is logging
+    return is_known or isinstance(held, logging.Logger)
+
+
+def _is_called_by_syntax(code: CodeType) -> bool:
+    """Whether Python itself may catch what is raised, as it does StopIteration, or code runs in
+    turns with others."""
+    is_special = code.co_name.startswith("__") and code.co_name not in ("__call__", "__init__")
+    return is_special or bool(code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE))
 
 
 def _may_be_caught(frame: FrameType | None) -> bool:
@@ -314,4 +341,9 @@ def _place(frame: FrameType) -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
-__all__ = ["ChecksOfData"]
+def may_be_caught() -> bool:
+    """Whether the model may catch what is raised where it stands."""
+    return _may_be_caught(_asking_frame())
+
+
+__all__ = ["ChecksOfData", "may_be_caught"]

@@ -196,7 +196,7 @@ def _check_repeated(
         lost, differs = lost_when_repeated(
             module, lambda: eager_call(module, *copied(given)), plan.changed
         )
-    if not lost:
+    if not lost or not (differs or plan.assigned):
         return
     why = "reads it when it is called again"
     if differs:
@@ -699,19 +699,12 @@ def _with_looks(
 def _with_checks(
     export: Callable[[], ExportedProgram], module: torch.nn.Module
 ) -> tuple[ExportedProgram, ExportableFunctions, tuple[str, ...]]:
-    """The export with questions for values answered, once more where that was the wrong way; and
-    where the module would have told something."""
+    """The export with questions for values answered, and where the module would have told
+    something."""
     checks = ChecksOfData()
-    while True:
-        try:
-            with SizeFunctions(), ExportableFunctions(module, checks) as functions:
-                program = export()
-            return program, functions, tuple(dict.fromkeys(checks.unsaid))
-        except LOOKS:
-            raise
-        except Exception:  # whatever the model's own code raises
-            if not checks.turn():
-                raise
+    with SizeFunctions(), ExportableFunctions(module, checks) as functions:
+        program = export()
+    return program, functions, tuple(dict.fromkeys(checks.unsaid))
 
 
 def _read_from_bytecode(export: Callable[..., ExportedProgram]) -> ExportedProgram:

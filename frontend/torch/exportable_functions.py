@@ -21,7 +21,7 @@ from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 from ...support.errors import RAISES
-from .checks_of_data import ChecksOfData
+from .checks_of_data import ChecksOfData, may_be_caught
 from .known_values import KnownValues
 
 _ATTENTION: Any = nn.functional.scaled_dot_product_attention
@@ -288,10 +288,10 @@ def attention(
 
 def assert_(condition: Any, message: str = "") -> None:
     """``torch._assert``, of what data tell when the program runs."""
-    if isinstance(condition, Tensor):
+    if isinstance(condition, Tensor) and not may_be_caught():
         torch.ops.aten._assert_async.msg(condition.reshape(()) != 0, f"{RAISES} {message}")
-    else:
-        torch._check(condition, lambda: message)
+    elif not condition:
+        raise AssertionError(message)
 
 
 _TRUTHS = (Tensor.__bool__, torch.is_nonzero)

@@ -6,8 +6,9 @@ The walk begins at a module and the modules in it, and goes on through plain obj
 classes, hooks and functions, of these to what they close over and the globals that they name. It
 stays out of torch, of Python's own library and of tensors, takes the nearest first, and ends after
 so many places: of a model that holds more than these, what is farther is not looked at. Arrays of
-NumPy have their numbers as a value. Of iterators and generators of random numbers nobody can tell
-how far they are: their value is ``UNKNOWN``, which may be another each time.
+NumPy have their numbers as a value, up to 1 MiB of them. Of iterators and generators of random
+numbers nobody can tell how far they are: their value is ``UNKNOWN``, which may be another each
+time.
 """
 
 from __future__ import annotations
@@ -387,7 +388,7 @@ class _Walk:
         """What code uses of a file that it has imported."""
         if module is random and not used.isdisjoint(vars(random)):
             self._next.append(("global random", random.random))
-        elif module is np and "random" in used:
+        elif (module is np and "random" in used) or module is np.random:
             own: Any = np.random.random
             self._next.append(("global numpy.random", own.__self__))
         elif isinstance(module, types.ModuleType) and not is_foreign(module.__name__):

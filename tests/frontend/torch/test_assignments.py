@@ -357,3 +357,34 @@ def test_results_that_are_no_numbers_are_compared() -> None:
         torch.testing.assert_close(found, wanted, equal_nan=True)
     (note,) = model.report.notes
     assert "writes calls:" in note
+
+
+def test_buffers_that_stay_none_are_buffers_while_they_are_traced() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("absent", None)
+            self.register_buffer("there", torch.ones(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self._buffers["absent"] is not None:
+                return x
+            return x * len(list(self.buffers())) + len(self._buffers)
+
+    x = torch.ones(3)
+    assert burnish.compile(Counted().eval(), (x,))(x).tolist() == [3, 3, 3]
+
+
+def test_hooks_that_only_count_are_compiled() -> None:
+    class Counters:
+        calls = 0
+
+    counters = Counters()
+
+    def counted(module: nn.Module, args: Any, result: Tensor) -> None:
+        counters.calls = counters.calls + 1
+
+    module = nn.Linear(3, 3).eval()
+    module.register_forward_hook(counted)
+    x = torch.ones(2, 3)
+    torch.testing.assert_close(burnish.compile(module, (x,))(x), module(x))

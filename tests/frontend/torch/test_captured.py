@@ -130,3 +130,22 @@ def test_a_size_that_has_become_a_constant_is_no_input() -> None:
     assert graph.has_numbers([x, 5])
     assert not graph.has_numbers([x, 6])
     torch.testing.assert_close(graph.module(x)[0], x * 5)
+
+
+def test_names_that_others_have_are_not_given_again() -> None:
+    class Numbered(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight_1 = nn.Parameter(torch.randn(3, 3))
+            self.more = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3) * 2)]
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = x @ self.weight_1 + self.more[0] * self.more[1]
+            return y
+
+    module, x = Numbered(), torch.randn(2, 3)
+    gm, examples = capture(module, x)
+    graph = CapturedGraph(gm, examples)
+    assert len({*graph.names}) == 3
+    with torch.no_grad():
+        torch.testing.assert_close(graph.module(x)[0], module(x))

@@ -46,6 +46,60 @@ def known_last(x, strict=True):
         raise ValueError("infinite")
     return x * 2
 
+def known_between(x, strict=True):
+    if x.max() > 5 and strict and x.min() > 0:
+        raise ValueError("all of them")
+    assert x.max() < 5 or (strict and x.min() > 0) or x.sum() > 0
+    return x * 2
+
+def in_turn(x):
+    for i in range(2):
+        if (x[i] > 5).any() and i == 1:
+            raise ValueError
+    return x * 2
+
+def does_between(x):
+    y = x + 0
+    if x.max() > 5:
+        y.mul_(10)
+        if x.min() < 0:
+            raise ValueError
+    return y * 2
+
+def does_inside(x):
+    y = x + 0
+    if y.max() > 5 and y.mul_(2).min() < 0:
+        raise ValueError
+    return y
+
+def log(text):
+    SEEN.append(text)
+
+def tells_by_name(x):
+    if x.max() > 5:
+        log("large")
+    return x * 2
+
+def tells_in_place(x):
+    y = x + 0
+    if x.max() > 5:
+        print(torch.abs(y, out=y))
+    return y
+
+def asserts_caught(x):
+    try:
+        torch._assert((x < 5).all(), "too large")
+    except AssertionError:
+        return x * 0
+    return x * 2
+
+def quietly(x):
+    with quiet(ValueError):
+        if torch.isnan(x).any():
+            raise ValueError
+        return x * 2
+    return x * 0
+
 def numbers(x):
     if x.max().item() > 5:
         raise ValueError
@@ -122,7 +176,13 @@ def tells_and_sets(x):
         x = x * 3
     return x * 2
 """
-NAMESPACE: dict[str, Any] = {"contextlib": contextlib, "torch": torch, "warnings": warnings}
+NAMESPACE: dict[str, Any] = {
+    "SEEN": [],
+    "contextlib": contextlib,
+    "quiet": contextlib.suppress,
+    "torch": torch,
+    "warnings": warnings,
+}
 exec(compile(SOURCE, "checked_modules.py", "exec"), NAMESPACE)
 
 
@@ -144,8 +204,8 @@ INPUTS = [
 
 @pytest.mark.parametrize(
     "name",
-    ["asserts", "raises", "of_torch", "chains", "either", "known_last", "numbers", "by_bool",
-     "in_a_loop", "integers"],
+    ["asserts", "raises", "of_torch", "chains", "known_between", "numbers", "by_bool", "in_a_loop",
+     "integers"],
 )  # fmt: skip
 def test_calls_raise_where_the_module_does(name: str) -> None:
     module = Of(NAMESPACE[name]).eval()
@@ -170,6 +230,15 @@ def test_calls_raise_where_the_module_does(name: str) -> None:
         "sets",
         "tells_and_sets",
         "tells_of_what_it_takes",
+        "either",
+        "known_last",
+        "in_turn",
+        "does_between",
+        "does_inside",
+        "tells_by_name",
+        "tells_in_place",
+        "asserts_caught",
+        "quietly",
     ],
 )
 def test_branches_that_do_more_are_refused(name: str) -> None:
@@ -194,3 +263,15 @@ def test_named_sizes_and_saved_models_keep_their_checks(tmp_path: Any) -> None:
         with pytest.raises(DataCheckError):
             made(torch.full((5, 2), 4.0))
     assert torch.SymBool.__bool__.__module__ == "torch"
+
+
+def test_assertions_on_what_is_known_are_made_at_once() -> None:
+    class Known(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            torch._assert(bool(x.shape[0] == 2), "two rows")
+            torch._assert((x < 5).all(), "too large")  # type: ignore[no-untyped-call]
+            return x * 2
+
+    assert torch.equal(burnish.compile(Known(), (GOOD,))(GOOD), GOOD * 2)
+    with pytest.raises(FrontendError, match="two rows"):
+        burnish.compile(Known(), (GOOD[:1],))
