@@ -184,17 +184,17 @@ def choose_precision(
     expected: list[list[np.ndarray]] = []
     for number, call in enumerate(samples):
         try:
-            expected.append(exact_outputs(source, call, None, imported.numbers))
+            outputs = exact_outputs(source, call, None, imported.numbers)
         except Exception as error:  # whatever the module's own code raises
             raise ArgumentError(
                 f"samples[{number}]: the module raises {type(error).__name__} for it: {error}"
             ) from error
-    for number, outputs in enumerate(expected):
         if any(np.isnan(y).any() for y in outputs if y.dtype.kind == "f"):
             raise ArgumentError(
                 f'precision="auto": with samples[{number}] an output has NaN, of which no error '
                 "can be told. Leave that sample out, or mend it."
             )
+        expected.append(outputs)
     return Search(imported, target, threads, flat, expected, max_error, passes).choose()
 
 

@@ -259,16 +259,12 @@ class CompiledModel(CallableModel[ModelSignature]):
         look at: it came from a file, an ExportedProgram or an IRModule, or the module is gone.
         """
         if self._source is None:
-            if (
-                self._again is None
-                and self._fixed is not None
-                and self._fixed.imported.is_quantized
-            ):
-                raise FrontendError(
-                    "A quantised model has the weights and ranges of its samples; quantize the "
-                    "module as it is now: burnish.quantize(module, samples)."
-                )
             if self._again is None:
+                if self._fixed is not None and self._fixed.imported.is_quantized:
+                    raise FrontendError(
+                        "A quantised model has the weights and ranges of its samples; quantize the "
+                        "module as it is now: burnish.quantize(module, samples)."
+                    )
                 raise FrontendError(
                     f"A model compiled from {self._source_name} has the weights it was given; "
                     "refresh() is for those of a torch.nn.Module. Compile the new ones."

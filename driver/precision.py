@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from typing import TypeAlias
 
 from ..graphir.expr import Call, Constant, Var
@@ -129,8 +129,13 @@ def _derivation(part: str) -> bool:
     return operator in _DERIVED or operator in all_ops()
 
 
-def names_of(weight: str) -> set[str]:
-    """What a pattern may call a layer by its weight."""
+def fits(pattern: str, weights: Iterable[str]) -> bool:
+    """Whether a pattern means one of some layers, by what their weights call these."""
+    return any(fnmatchcase(name, pattern) for weight in weights for name in _names_of(weight))
+
+
+@cache
+def _names_of(weight: str) -> set[str]:
     held = _held_by_module(weight)
     return {layer_name(weight), weight, held, held.rpartition(".")[0] or held}
 
@@ -173,9 +178,8 @@ class Selection:
         """The word of the layer with a weight of this name; "" is a product without one."""
         if isinstance(self.precision, str):
             return self.precision
-        names = names_of(weight)
         for pattern, word in self.precision.items():
-            if any(fnmatchcase(name, pattern) for name in names):
+            if fits(pattern, (weight,)):
                 return word
         return "float32"
 
@@ -266,9 +270,8 @@ class Selection:
         if isinstance(self.precision, str) or not products:
             return
         weights = [constant_name(c) for c in products]
-        names = {n for w in weights for n in names_of(w)}
         for pattern in self.precision:
-            if not any(fnmatchcase(name, pattern) for name in names):
+            if not fits(pattern, weights):
                 layers = sorted({layer_name(w) for w in weights if w})
                 raise ArgumentError(
                     f"precision: no layer fits {pattern!r}; there are "

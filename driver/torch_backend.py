@@ -17,14 +17,13 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from ..support.errors import ArgumentError, FrontendError, nearest
 from .auto_precision import AUTO
 from .compile import check_options, compile
 from .compiled_model import CompiledModel
-from .precision import names_of
+from .precision import fits
 
 MOST_NUMBERS = 8
 """How many values of the numbers in a graph it is compiled for."""
@@ -151,14 +150,13 @@ class _Compiled:
         precision = self._options.get("precision")
         if not isinstance(precision, Mapping):
             return dict(self._options)
-        names = {name for weight in (*graph.names, "") for name in names_of(weight)}
-        fits = {p for p in precision if any(fnmatchcase(name, p) for name in names)}
-        for pattern in [p for p in precision if p not in fits]:
+        own = {p: word for p, word in precision.items() if fits(p, (*graph.names, ""))}
+        for pattern in [p for p in precision if p not in own]:
             _warn(
                 f"precision: no weight of a graph fits {pattern!r}; it has "
                 f"{', '.join(sorted(graph.names)) or 'none'}. Other graphs may have it."
             )
-        return {**self._options, "precision": {p: w for p, w in precision.items() if p in fits}}
+        return {**self._options, "precision": own}
 
 
 def _compiled(

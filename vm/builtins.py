@@ -99,8 +99,8 @@ def bind_dim(
     if number != int(number) or not 0 <= number <= LARGEST_SIZE:
         wanted = f"{name} from 0 up" if number < 0 else f"{name} of at most {LARGEST_SIZE}"
         found = str(number)
-        if expected.partition(" ")[0] == RAISES:
-            said = expected.partition(" ")[2]
+        word, _, said = expected.partition(" ")
+        if word == RAISES:
             raise DataCheckError(
                 f"{place}: for these inputs the model itself raises here{said and f' ({said})'}."
             )

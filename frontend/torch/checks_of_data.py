@@ -6,9 +6,9 @@
 
 torch.export does not know which way such a branch goes. But one of the ways ends in ``raise``: the
 program is traced along the other one, and checks when it runs that this was the right one. Which
-way raises, the bytecode behind the question tells: a way is followed through what has neither
-branches nor assignments. Of a chain of ``and`` and ``or`` each part is answered as if the rest
-decided; where that raises, the parts together are what must not be so.
+way raises, the bytecode behind the question tells. Of a chain of ``and`` and ``or`` each part is
+answered as if the rest decided, where nothing but conditions stands between them; where that
+raises, the parts together are what must not be so. A way that only tells something is left out.
 """
 
 from __future__ import annotations
@@ -24,18 +24,15 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from ...support.errors import RAISES
 
 _TORCH = f"{Path(torch.__file__).parent}/"
 _HERE = f"{Path(__file__).parent}/"
 _EXPORT = f"{_HERE}export.py"
 _PASSED = frozenset({"NOP", "CACHE", "EXTENDED_ARG", "TO_BOOL", "RESUME", "NOT_TAKEN"})
-_LEAVES = ("RETURN_", "YIELD_", "FOR_ITER", "SEND", "RERAISE")
+_LEAVES = ("RETURN_", "FOR_ITER", "RERAISE")
 """What ends a way of which it is asked whether it raises."""
 _COMPUTES = (
     "LOAD_", "CALL", "PRECALL", "KW_NAMES", "FORMAT_", "CONVERT_", "BUILD_", "BINARY_",
@@ -88,10 +85,10 @@ class ChecksOfData:
         for condition in (True, False):
             leave = code.end_of(branch.way(not condition))
             more = code.next_branch(branch.way(condition))
-            if more is not None and code.may_raise(more, leave):
+            rest = None if more is None else code.chain_of(more, leave)
+            if rest is not None:
                 truth = branch.truth_for(condition)
-                parts = [*parts, _is(value, truth)]
-                self._open = _Open(frame, code.behind(more, leave), parts)
+                self._open = _Open(frame, rest, [*parts, _is(value, truth)])
                 return truth
             if code.only_tells(branch.way(condition), leave, frame):
                 self.unsaid.append(_place(frame))
@@ -135,7 +132,18 @@ class _Code:
     def __init__(self, code: CodeType) -> None:
         self._all = list(dis.get_instructions(code))
         self._index = {ins.offset: i for i, ins in enumerate(self._all)}
-        self._caught = _caught(code)
+        self._catches_all = _FRAMES.isdisjoint(code.co_names)
+        self._caught = [
+            (entry.start, entry.end)
+            for entry in vars(dis.Bytecode(code)).get("exception_entries", ())
+            if self._may_catch(entry.target)
+        ]
+
+    def _may_catch(self, handler: int) -> bool:
+        """Whether a handler may end an exception: that of a known context manager does not."""
+        first = self._all[self._index[handler] :][:3]
+        is_with = any(ins.opname == "WITH_EXCEPT_START" for ins in first)
+        return not is_with or self._catches_all
 
     def branch_at(self, at: int) -> _Branch | None:
         """The branch for a truth which is taken at a place."""
@@ -167,7 +175,7 @@ class _Code:
                 return False
             held += dis.stack_effect(ins.opcode, ins.arg)
             if held == _OF_A_CALL:
-                return ins.opname in ("LOAD_GLOBAL", "LOAD_NAME") and ins.argval == "bool"
+                return ins.opname in _NAMES and ins.argval == "bool"
         return False
 
     def end_of(self, at: int) -> int:
@@ -192,7 +200,7 @@ class _Code:
                 at = ins.argval
             elif (
                 "JUMP" in ins.opname
-                or ins.opname.startswith(("RETURN_", "FOR_ITER", "RERAISE"))
+                or ins.opname.startswith(_LEAVES)
                 or self._index[at] + 1 == len(self._all)
             ):
                 return False
@@ -238,43 +246,23 @@ class _Code:
             at = self._all[self._index[at] + 1].offset
         return None
 
-    def behind(self, branch: _Branch, leave: int) -> set[int]:
-        """The places of a branch and of those of its chain behind it."""
-        found = {branch.at}
-        for truth in (True, False):
-            way = branch.way(truth)
-            more = None if self.raises(way) or self.end_of(way) == leave else self.next_branch(way)
-            if more is not None and more.at > branch.at:
-                found |= self.behind(more, leave)
-        return found
-
-    def may_raise(self, branch: _Branch, leave: int) -> bool:
-        """Whether of the ways behind a branch one raises and all others lead to ``leave``."""
-        some = False
-        for truth in (True, False):
-            way = branch.way(truth)
+    def chain_of(self, branch: _Branch, leave: int) -> set[int] | None:
+        """The places of a branch and of those behind it, where one of their ways raises and all
+        others lead to ``leave``; else None."""
+        found, some = {branch.at}, False
+        for condition in (True, False):
+            way = branch.way(condition)
             if self.raises(way):
                 some = True
-                continue
-            if self.end_of(way) == leave:
-                continue
-            more = self.next_branch(way)
-            if more is None or more.at <= branch.at or not self.may_raise(more, leave):
-                return False
-            some = True
-        return some
-
-
-def _caught(code: CodeType) -> list[tuple[int, int]]:
-    """The ranges of a function in which ``except`` may catch what is raised."""
-    entries: Any = vars(dis.Bytecode(code)).get("exception_entries", ())
-    by_place = {ins.offset: ins for ins in dis.get_instructions(code)}
-    found = []
-    for entry in entries:
-        names = [ins.opname for at, ins in by_place.items() if entry.target <= at][:3]
-        if "WITH_EXCEPT_START" not in names or _FRAMES.isdisjoint(code.co_names):
-            found.append((entry.start, entry.end))
-    return found
+            elif self.end_of(way) != leave:
+                more = self.next_branch(way)
+                rest = None
+                if more is not None and more.at > branch.at:
+                    rest = self.chain_of(more, leave)
+                if rest is None:
+                    return None
+                found, some = found | rest, True
+        return found if some else None
 
 
 @functools.cache
@@ -334,7 +322,7 @@ def _is(value: Tensor | torch.SymBool, truth: bool) -> Tensor:
 def _check(wrong: Sequence[Tensor], frame: FrameType) -> None:
     """Have the program check that not all of this is so."""
     right = torch.logical_not(functools.reduce(torch.logical_and, wrong))
-    torch.ops.aten._assert_async.msg(right, f"{RAISES} {_place(frame)}")
+    torch.ops.aten._assert_async.msg(right, _place(frame))
 
 
 def _place(frame: FrameType) -> str:

@@ -43,14 +43,13 @@ def size_of_data(context: Context, node: Node) -> None:
 @converts("aten._assert_async.msg", "aten._functional_assert_async.msg")
 def assertion(context: Context, node: Node) -> Any:
     """Checked when the model runs."""
-    told, of_sizes = str(node.args[1]), numbers_of_data.OF_SIZES
-    if told.startswith(of_sizes):
-        told = told.removeprefix(of_sizes)
-    elif not told.startswith(RAISES):
-        told = f"{RAISES} {told}"
+    said, of_sizes = str(node.args[1]), numbers_of_data.OF_SIZES
+    is_of_sizes = said.startswith(of_sizes)
+    told = said.removeprefix(of_sizes) if is_of_sizes else f"{RAISES} {said}"
     holds = context.operand(node.args[0])
-    if tensor_type_of(holds).dtype != DType("bool"):
-        holds = context.op("not_equal", holds, constant(0, tensor_type_of(holds).dtype))
+    kind = tensor_type_of(holds).dtype
+    if kind != DType("bool"):
+        holds = context.op("not_equal", holds, constant(0, kind))
     numbers_of_data.check(context, holds, [], location(node), told)
     return context.operand(node.args[2]) if len(node.args) > 2 else None
 

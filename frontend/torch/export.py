@@ -28,13 +28,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
-from .assignments import (
-    empty_buffers_aside,
-    followed,
-    lost_when_repeated,
-    written_in_place,
-)
-from .checks_of_data import ChecksOfData
+from .assignments import empty_buffers_aside, followed, lost_when_repeated, written_in_place
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
     may_be_lost,
@@ -189,7 +183,8 @@ def _check_repeated(
 ) -> None:
     """Refuse a module that computes something else when it is called again, because of what its
     ``forward()`` has set and a compiled model cannot."""
-    if not plan.assigned and not plan.unknown:
+    has_hooks = bool(module._forward_hooks or module._forward_pre_hooks)  # outside of forward()
+    if not (plan.assigned or plan.unknown or has_hooks):
         return
     given = (tuple(args), dict(kwargs or {}))
     with warnings.catch_warnings(action="ignore"), unchanged(module, plan.changed):
@@ -540,8 +535,6 @@ def _exporter(
                 if not found.tensors:
                     raise
         plan.assigned, plan.unknown = tuple(found.others), tuple(found.unknown)
-        if module._forward_hooks or module._forward_pre_hooks:
-            plan.unknown = (*plan.unknown, "a hook")  # which runs outside of forward()
         if found.tensors:
             with (
                 written_in_place(module, found.tensors) as lost,
@@ -688,23 +681,14 @@ def _with_looks(
         if takes_derivatives(module, plan):
             raise  # what is read of values cannot be followed below autograd
         try:
-            program, functions, plan.unsaid = _with_checks(export, module)
+            with SizeFunctions(), ExportableFunctions(module) as functions:
+                program = export()
         except LOOKS:
             return _read_from_bytecode(export)
         if functions.known.is_stale or functions.known.read & _written(program):
             raise  # a branch that the next call may take otherwise
+        plan.unsaid = tuple(dict.fromkeys(functions.checks.unsaid))
         return program
-
-
-def _with_checks(
-    export: Callable[[], ExportedProgram], module: torch.nn.Module
-) -> tuple[ExportedProgram, ExportableFunctions, tuple[str, ...]]:
-    """The export with questions for values answered, and where the module would have told
-    something."""
-    checks = ChecksOfData()
-    with SizeFunctions(), ExportableFunctions(module, checks) as functions:
-        program = export()
-    return program, functions, tuple(dict.fromkeys(checks.unsaid))
 
 
 def _read_from_bytecode(export: Callable[..., ExportedProgram]) -> ExportedProgram:

@@ -20,7 +20,6 @@ from torch.fx.experimental.symbolic_shapes import (
 from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
-from ...support.errors import RAISES
 from .checks_of_data import ChecksOfData, may_be_caught
 from .known_values import KnownValues
 
@@ -37,10 +36,10 @@ class ExportableFunctions(TorchFunctionMode):
     """Calls of the functions in the table are calls of those here; values that are known are
     told, and where a wrong one raises the right one."""
 
-    def __init__(self, module: nn.Module, checks: ChecksOfData) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.known = KnownValues(module)
-        self._checks = checks
+        self.checks = ChecksOfData()
 
     def __enter__(self) -> ExportableFunctions:
         self._held = transformer._detect_is_causal_mask
@@ -69,7 +68,7 @@ class ExportableFunctions(TorchFunctionMode):
         if func in _TABLE:
             return _TABLE[func](*args, **(kwargs or {}))
         if func in _TRUTHS and not self.known.tells(args[0]):
-            truth = self._checks.answer(args[0])
+            truth = self.checks.answer(args[0])
             if truth is not None:
                 return truth
         return self.known.call(func, args, kwargs or {})
@@ -79,7 +78,7 @@ class ExportableFunctions(TorchFunctionMode):
         try:
             return bool(self._truth(number))
         except GuardOnDataDependentSymNode:
-            truth = self._checks.answer(number)
+            truth = self.checks.answer(number)
             if truth is None:
                 raise
             return truth
@@ -289,7 +288,7 @@ def attention(
 def assert_(condition: Any, message: str = "") -> None:
     """``torch._assert``, of what data tell when the program runs."""
     if isinstance(condition, Tensor) and not may_be_caught():
-        torch.ops.aten._assert_async.msg(condition.reshape(()) != 0, f"{RAISES} {message}")
+        torch.ops.aten._assert_async.msg(condition.reshape(()) != 0, message)
     elif not condition:
         raise AssertionError(message)
 

@@ -24,7 +24,7 @@ from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
 from .registry import INDEX, Context, location, operator_name
 
-OF_SIZES = "sizes: "
+OF_SIZES = "burnish.sizes: "
 """What the words of an assertion begin with that is one on sizes."""
 READS = ("aten.item.default", "aten._local_scalar_dense.default")
 _ASSERT = torch.ops.aten._assert_scalar.default

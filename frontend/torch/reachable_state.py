@@ -38,11 +38,8 @@ _MOST_BYTES = 1 << 20
 ABSENT = object()
 
 
-class Unknown:
-    """What may have become something else without showing it."""
-
-
-UNKNOWN = Unknown()
+UNKNOWN = object()
+"""The value of what may have become something else without showing it."""
 
 
 @dataclass(frozen=True, eq=False)
