@@ -77,11 +77,10 @@ class ChecksOfData:
         if branch is None:
             return None
         parts = chain.parts if chain is not None and chain.goes_on(frame, branch) else []
-        for condition in (True, False):
-            if code.raises(branch.way(condition)):
-                wrong = branch.truth_for(condition)
-                _check([*parts, _is(value, wrong)], frame)
-                return not wrong
+        wrong = code.truth_that_raises(branch)
+        if wrong is not None:
+            _check([*parts, _is(value, wrong)], frame)
+            return not wrong
         for condition in (True, False):
             leave = code.end_of(branch.way(not condition))
             more = code.next_branch(branch.way(condition))
@@ -208,6 +207,13 @@ class _Code:
                 at = self._all[self._index[at] + 1].offset
         return False
 
+    def truth_that_raises(self, branch: _Branch) -> bool | None:
+        """The truth with which a branch raises; None where it does not."""
+        for condition in (True, False):
+            if self.raises(branch.way(condition)):
+                return branch.truth_for(condition)
+        return None
+
     def only_tells(self, at: int, leave: int, frame: FrameType) -> bool:
         """Whether a way calls functions that tell something, and then leads to ``leave``."""
         begins = True
@@ -329,9 +335,24 @@ def _place(frame: FrameType) -> str:
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
+def wrong_truth(places: Sequence[tuple[CodeType, int]]) -> bool | None:
+    """The truth with which the branch at the first of some places raises, which the others call;
+    None where it raises with neither, or what is raised may be caught."""
+    (code, at), *callers = places
+    branch = _code_of(code).branch_at(at)
+    if branch is None or _is_called_by_syntax(code) or are_caught(callers):
+        return None
+    return _code_of(code).truth_that_raises(branch)
+
+
+def are_caught(places: Sequence[tuple[CodeType, int]]) -> bool:
+    """Whether what is raised may be caught at one of some places in code."""
+    return any(_code_of(code).catches(at) for code, at in places)
+
+
 def may_be_caught() -> bool:
     """Whether the model may catch what is raised where it stands."""
     return _may_be_caught(_asking_frame())
 
 
-__all__ = ["ChecksOfData", "may_be_caught"]
+__all__ = ["ChecksOfData", "are_caught", "may_be_caught", "wrong_truth"]

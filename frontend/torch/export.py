@@ -29,6 +29,7 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
 from .assignments import empty_buffers_aside, followed, lost_when_repeated, written_in_place
+from .checks_in_bytecode import checks_in_bytecode
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
     may_be_lost,
@@ -695,7 +696,8 @@ def _read_from_bytecode(export: Callable[..., ExportedProgram]) -> ExportedProgr
     """The export where ``int()`` and ``float()`` of what data tell must be numbers of Python: there
     are none as the model's code runs, and there are as its bytecode is read. What is raised is what
     the code itself raises."""
-    with contextlib.suppress(Exception):  # whatever torch has to say of bytecode
+    # Whatever torch has to say of bytecode.
+    with contextlib.suppress(Exception), checks_in_bytecode():
         return export(strict=True)
     raise
 
