@@ -37,11 +37,12 @@ from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RES
 from .decompositions_data import has_mask
 from .decompositions_packages import BY_NAME
 from .decompositions_quantized import QUANTIZED
-from .export import error_text, quiet_torch
+from .export import error_text
 from .exportable_functions import LOOKS
 from .fallback import can_fall_back, has_complex
 from .functionalize import functionalized, is_write
 from .registry import REGISTRY, arguments, location, operator_name
+from .surroundings import quiet_torch
 
 _FURTHER_ROWS = (
     decompositions_image, decompositions_counting, decompositions_data, decompositions_gamma,

@@ -52,12 +52,13 @@ from . import (
     numbers_of_data,
 )
 from .assignments import names_of_tensors
+from .check_sizes import program_inputs
 from .complex_leaves import ComplexLeaves
 from .complex_pairs import BORDERS
 from .convert_index import refuses_negative
 from .decompose import all_operators, prepare_program
 from .eager_check import check_eager
-from .export import check_eval_mode, export_lock, export_module, program_inputs
+from .export import check_eval_mode, export_lock, export_module
 from .fallback import Fallback, can_fall_back, has_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .scripted_modules import without_script

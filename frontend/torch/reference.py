@@ -20,8 +20,9 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError
 from ..reference import NodeValue, Reference
+from .check_sizes import ProgramRun, program_inputs
 from .decompose import prepare_program
-from .export import ProgramRun, export_lock, export_module, program_inputs
+from .export import export_lock, export_module
 from .importer import import_exported_program
 from .registry import location, operator_name
 from .structure import CallStructure

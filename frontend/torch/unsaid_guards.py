@@ -212,13 +212,22 @@ def _failing(text: str, tried: Sequence[Sequence[int]]) -> list[tuple[int, ...]]
         return sizes
 
 
+def failing(text: str) -> list[int]:
+    """The sizes, of those tried, for which a guard of ``size0`` alone does not hold."""
+    return [n for (n,) in _failing(text, [_tried_of(text)])]
+
+
 def largest_of(text: str) -> int | None:
     """The size up to which a guard of ``size0`` alone holds; None for guards of another form."""
     if "L[" in text:
         return None
-    tried = sorted({*TRIED, *near([int(n) for n in re.findall(r"\d+", text)])})
+    tried = _tried_of(text)
     limit = _as_limit(_failing(text, [tried]), tried)
     return int(limit[1]) if limit is not None and not limit[0] and limit[1] < math.inf else None
+
+
+def _tried_of(text: str) -> list[int]:
+    return sorted({*TRIED, *near([int(n) for n in re.findall(r"\d+", text)])})
 
 
 def _as_limit(

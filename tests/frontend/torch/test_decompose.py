@@ -11,9 +11,10 @@ from torch import nn
 from torch.export import ExportedProgram
 
 import burnish
+from burnish.frontend.torch.check_sizes import run_program
 from burnish.frontend.torch.decompose import operators, prepare_program
-from burnish.frontend.torch.export import quiet_torch, run_program
 from burnish.frontend.torch.registry import operator_name
+from burnish.frontend.torch.surroundings import quiet_torch
 
 X = torch.rand(3, 4)
 

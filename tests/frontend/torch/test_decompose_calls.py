@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import ExportedProgram
 
+from burnish.frontend.torch.check_sizes import run_program
 from burnish.frontend.torch.decompose import operators, prepare_program
 from burnish.frontend.torch.decompose_calls import decompose_calls
-from burnish.frontend.torch.export import quiet_torch, run_program
+from burnish.frontend.torch.surroundings import quiet_torch
 
 aten = torch.ops.aten
 X = torch.linspace(-2, 2, 24).reshape(4, 6)

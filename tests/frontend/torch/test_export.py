@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
 import warnings
 from typing import Any
 
 import pytest
 import torch
-import torch.backends.opt_einsum as opt_einsum
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
 import burnish
 from burnish.frontend.torch import export
-from burnish.frontend.torch.export import (
-    ProgramRun,
-    check_eval_mode,
-    export_module,
-    quiet_torch,
-    run_program,
-)
+from burnish.frontend.torch.check_sizes import run_program
+from burnish.frontend.torch.export import check_eval_mode, export_module
 from burnish.support.errors import FrontendError, ShapeMismatchError
 
 X = torch.rand(1, 4)
@@ -123,22 +116,6 @@ def test_branches_that_leave_a_single_size_are_explained() -> None:
     assert "a specialized value" in message
 
 
-def test_a_module_may_try_a_call_and_catch_what_it_raises() -> None:
-    class Tries(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            try:
-                return self.layer(x, lengths=None)
-            except TypeError:
-                return self.layer(x)
-
-    module = nn.Sequential(Tries(), nn.ReLU()).eval()
-    torch.testing.assert_close(burnish.compile(module, (X,))(X), module(X))
-
-
 def test_warnings_of_the_model_pass_and_others_do_not() -> None:
     def warn(x: torch.Tensor) -> torch.Tensor:
         warnings.warn("mine", UserWarning, stacklevel=1)
@@ -223,35 +200,6 @@ def test_a_branch_that_matters_at_the_size_of_a_table_is_refused() -> None:
     assert message.startswith("forward() computes something else where length is 16")
 
 
-def test_the_order_of_an_einsum_does_not_fix_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """opt_einsum, which is not among our dependencies, compares sizes."""
-
-    asked: list[str] = []
-
-    class Orders:
-        @staticmethod
-        def contract_path(equation: str, *shapes: Any, **options: Any) -> tuple[list[Any], str]:
-            assert options == {"shapes": True, "optimize": "auto"}
-            assert all(type(size) is int for shape in shapes for size in shape)
-            asked.append(equation)
-            return [(1, 2), (0, 1)], equation
-
-    monkeypatch.setattr(opt_einsum, "is_available", lambda: True, raising=False)
-    monkeypatch.setattr(opt_einsum, "get_opt_einsum", lambda: Orders, raising=False)
-
-    weight = torch.rand(4, 4)
-
-    def chain(x: torch.Tensor) -> torch.Tensor:
-        order = opt_einsum.get_opt_einsum()
-        found, _ = order.contract_path("bi,ij,jk->bk", x, weight, weight, optimize="auto")
-        assert found == [(1, 2), (0, 1)]
-        return x @ weight @ weight
-
-    export_module(Calls(chain).eval(), (X,), None, ({0: "batch"},))
-    assert "bi,ij,jk->bk" in asked
-    assert opt_einsum.get_opt_einsum() is Orders
-
-
 class Blocks(nn.Module):
     """Views of a part of a table, for which torch leaves out its size twice, the second time the
     other way round."""
@@ -286,12 +234,6 @@ class At(nn.Module):
 @pytest.mark.parametrize("size", [300, 3000])
 def test_a_branch_at_one_large_size_is_seen(size: int) -> None:
     assert str(size) in failure(At(size), torch.rand(5), shapes=({0: "n"},))
-
-
-def test_programs_agree_in_imaginary_parts_too() -> None:
-    z = torch.rand(3, dtype=torch.complex64)
-    assert export._agree(z, z.clone())
-    assert not export._agree(z, z.conj().resolve_conj())
 
 
 class TwoInputs(nn.Module):
@@ -411,22 +353,6 @@ def test_caches_keep_no_tensors_of_the_trace() -> None:
     torch.testing.assert_close(module(x), x + torch.arange(4) * 0.5)
 
 
-class TakesAnything(nn.Module):
-    def forward(self, x: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
-        return x + inputs["y"] * inputs["scale"]
-
-
-def test_keywords_without_a_name_of_their_own_have_dims_of_any_size() -> None:
-    module, y = TakesAnything().eval(), torch.rand(3, 4)
-    shapes = {"x": {0: "n"}, "y": {0: "n"}}
-    plan = export_module(module, (torch.rand(3, 4),), {"y": y, "scale": torch.tensor(2.0)}, shapes)
-    assert "forward" not in vars(module), "it is as it was"
-    assert plan is not None
-    model = burnish.compile(module, dynamic_shapes=shapes)
-    x, y = torch.rand(7, 4), torch.rand(7, 4)
-    assert torch.equal(model(x, y=y, scale=torch.tensor(3.0)), x + y * 3)
-
-
 class Packs(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -442,38 +368,6 @@ class Packs(nn.Module):
 def test_packed_sequences_are_refused_by_name() -> None:
     with pytest.raises(FrontendError, match="Packs packs sequences"):
         export_module(Packs().eval(), (torch.rand(2, 5, 4), torch.tensor([5, 3])))
-
-
-def test_what_torch_logs_of_an_error_is_said_once(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    level = logger.level
-    with quiet_torch():
-        assert not logger.isEnabledFor(logging.ERROR)
-    assert logger.level == level
-    logger.setLevel(logging.DEBUG)  # as TORCH_LOGS does
-    try:
-        with quiet_torch():
-            assert logger.isEnabledFor(logging.DEBUG)
-    finally:
-        logger.setLevel(level)
-
-    class Branch(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x if x.sum() > 0 else -x
-
-    with pytest.raises(FrontendError) as caught:
-        export_module(Branch(), (torch.rand(3),))
-    said = str(caught.value)
-    assert "torch.where" in said
-    assert "TORCHDYNAMO" not in said
-    assert "Caused by" not in said
-    with pytest.raises(FrontendError, match="same reduction dim"):
-        export_module(nn.Linear(4, 3), (torch.rand(2, 5),))
-    printed = capfd.readouterr().err
-    assert "Traceback" not in printed
-    assert "def forward" not in printed, "the graph of what was traced until then"
 
 
 # -- sizes that torch cannot show to be fine ------------------------------------------------------
@@ -569,25 +463,3 @@ def test_a_multiple_of_a_size_that_a_branch_bounds() -> None:
         torch.testing.assert_close(model(x), module(x))
     with pytest.raises(ShapeMismatchError, match="21"):
         model(torch.rand(22, 3))
-
-
-def test_guards_that_are_no_python_leave_the_refusal_to_torch() -> None:
-    plan = export.plan_export(nn.ReLU(), (torch.rand(2, 3),), None, ({0: "n"},))
-    said = "  - Not all values of n = s in the specified range satisfy the generated guard {}"
-    for guard, found in (("s != 3", [("n", 3)]), ("2s", None), ("Unheard(s) > 1", None)):
-        error = FrontendError("no export")
-        error.__cause__ = RuntimeError(said.format(guard))
-        assert export._gaps(error, plan) == found, guard
-
-
-def test_a_view_of_another_order_in_memory_is_a_copy() -> None:
-    """As where a product is traced on tensors that have none, and gives it otherwise."""
-    graph = torch.fx.Graph()
-    x = graph.placeholder("x")
-    turned = graph.call_function(torch.ops.aten.permute.default, (x, [1, 0]))
-    graph.output(graph.call_function(torch.ops.aten.view.default, (turned, [6])))
-    module = torch.fx.GraphModule(nn.Module(), graph)
-    given = torch.arange(6.0).reshape(2, 3)
-    with pytest.raises(RuntimeError, match="view size is not compatible"):
-        module(given)
-    assert ProgramRun(module).run(given).tolist() == [0, 3, 1, 4, 2, 5]

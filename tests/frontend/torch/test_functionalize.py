@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import ExportedProgram
 
+from burnish.frontend.torch.check_sizes import run_program
 from burnish.frontend.torch.decompose import operators
-from burnish.frontend.torch.export import quiet_torch, run_program
 from burnish.frontend.torch.functionalize import functionalized, is_write
+from burnish.frontend.torch.surroundings import quiet_torch
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
 

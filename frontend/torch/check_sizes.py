@@ -1,0 +1,198 @@
+"""Whether a program is right for sizes that torch.export does not answer for.
+
+Branches on "is this size 1?", on 0, on the rows of a table, on chunks that a short axis does not
+have: module and program are called at such sizes, and agree, or the module is no judge (it fails
+itself), or the dim does not have the size, or the module is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from ...support.errors import FrontendError
+from .dynamic_shapes import ExportPlan
+from .eager_call import copied, eager_call, unchanged
+from .surroundings import quiet_torch
+
+_ROUNDINGS = 4
+"""Of half precision, by which two ways to compute one thing may differ."""
+
+
+def check_size(
+    size: int,
+    module: torch.nn.Module,
+    program: ExportedProgram,
+    plan: ExportPlan,
+    gap: str | None = None,
+) -> None:
+    """Raise FrontendError where the module computes something else at this size of its named dims,
+    or of one. Where it does so because short axes have less parts, dims are larger than that.
+    ``gap`` is the dim alone that is looked at, since torch leaves the size out: it is larger, too,
+    than a size at which the module itself fails."""
+    if plan.leaves_out(size, gap):
+        return
+    try:
+        is_judged = check_at_size(size, module, program, plan, gap)
+        if not is_judged and gap is None:
+            for name in plan.names:
+                check_at_size(size, module, program, plan, name)
+    except FrontendError:
+        if size not in plan.short:
+            raise
+    else:
+        if is_judged or gap is None:
+            return
+    plan.leave_out(size, gap)
+
+
+def leave_out_nothing(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
+    """Where the module computes something else for tensors without elements, dims are 1 and more:
+    those that alone make the difference, or all."""
+
+    def differs(name: str | None) -> bool:
+        try:
+            check_at_size(0, module, program, plan, name)
+        except FrontendError:
+            return True
+        return False
+
+    found = [name for name in plan.names if differs(name)]
+    if not found and differs(None):
+        found = list(plan.names)
+    for name in found:
+        plan.leave_out(0, name)
+
+
+def check_at_size(
+    size: int,
+    module: torch.nn.Module,
+    program: ExportedProgram,
+    plan: ExportPlan,
+    only: str | None = None,
+) -> bool:
+    """Raise FrontendError where the program and the module disagree when every named dim has this
+    size (or the least that its user allows), or ``only`` that one, and the others 1, or what they
+    are in the examples where the module needs more. A module that fails at this size itself is no
+    judge, and False."""
+    return any(
+        _agrees_at_size(size, module, program, plan, only, rest=rest, is_drawn=is_drawn)
+        for rest in ((1,) if only is None else (1, None))
+        for is_drawn in (False, True)
+    )
+
+
+def _agrees_at_size(
+    size: int,
+    module: torch.nn.Module,
+    program: ExportedProgram,
+    plan: ExportPlan,
+    only: str | None,
+    *,
+    rest: int | None,
+    is_drawn: bool,
+) -> bool:
+    """``check_at_size`` with dims other than ``only`` of the size ``rest``, or their own (None).
+    Integers and flags are those of the examples, repeated, or zeros if ``is_drawn``: examples may
+    point at what smaller sizes do not have, and zeros hide most of what a module does."""
+    leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
+    generator = torch.Generator().manual_seed(0)
+    shapes = {i: list(leaves[i].shape) for i, _, _ in plan.extents}
+    for (i, axis, extent), (_, _, name) in zip(plan.extents, plan.places, strict=True):
+        given = size if only in (None, name) else rest
+        if given is not None:
+            shapes[i][axis] = extent(given)
+    for i, shape in shapes.items():
+        example = plan.examples[i]
+        is_counted = not (example.is_floating_point() or example.is_complex())
+        if is_counted and example.numel() and not is_drawn:
+            leaves[i] = _repeated(example, shape)
+        else:
+            kind = example.dtype if example.is_complex() else None
+            leaves[i] = torch.rand(shape, dtype=kind, generator=generator).to(example.dtype)
+    args, kwargs = pytree.tree_unflatten(leaves, structure)
+    with quiet_torch(), torch.no_grad():
+        try:
+            with unchanged(module, plan.changed):
+                expected = pytree.tree_leaves(copied(eager_call(module, args, kwargs)))
+        except Exception:  # whatever the model's own code raises
+            return False
+        try:
+            with unchanged(module, plan.changed):
+                found = copied(run_program(program, leaves))
+        except Exception:  # what the module can do, the program must do
+            found = []
+    if len(found) != len(expected) or not all(map(_agree, found, expected)):
+        raise FrontendError(
+            f"forward() computes something else where {only or ' and '.join(plan.names)} is "
+            f"{size}: a branch in Python depends on a size, and torch.export took one side of it. "
+            "Rewrite the branch, or make the dim static."
+        )
+    return True
+
+
+def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The elements of ``x`` as often as a tensor of this shape takes, axis by axis."""
+    for axis, size in enumerate(shape):
+        x = x.index_select(axis, torch.arange(size) % x.shape[axis])
+    return x
+
+
+def _agree(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return bool(a == b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    relative, absolute = 1e-3, 1e-4
+    if a.dtype in (torch.float16, torch.bfloat16) and b.numel():
+        # Eager itself rounds in other places where it takes another way (a fused layer).
+        relative = _ROUNDINGS * torch.finfo(a.dtype).eps
+        absolute = relative * float(b.abs().nan_to_num(0, 0).max())
+    wide = torch.complex128 if a.is_complex() else torch.float64
+    return torch.allclose(a.to(wide), b.to(wide), rtol=relative, atol=absolute, equal_nan=True)
+
+
+def run_program(program: ExportedProgram, leaves: Sequence[Any]) -> list[Any]:
+    """The flat outputs of an exported program on flat inputs, node by node, without its size
+    checks."""
+    result = ProgramRun(program.graph_module).run(*program_inputs(program, leaves))
+    return list(result)
+
+
+class ProgramRun(torch.fx.Interpreter):
+    """Runs a program's operators. Where an operator gives another order in memory than it had while
+    the program was traced, a view of it that torch would refuse is a copy."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if target is torch.ops.aten.view.default:
+            target = torch.ops.aten.reshape.default
+        return super().call_function(target, args, kwargs)
+
+
+def program_inputs(program: ExportedProgram, leaves: Sequence[Any]) -> list[Any]:
+    """What the placeholders of a program stand for, in order: weights, then the leaves of a
+    call."""
+    rest = iter(leaves)
+    values: list[Any] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            values.append(next(rest))
+            continue
+        stored = program.state_dict.get(spec.target or "")
+        values.append(program.constants.get(spec.target or "") if stored is None else stored)
+    return values
+
+
+__all__ = [
+    "ProgramRun",
+    "check_at_size",
+    "check_size",
+    "leave_out_nothing",
+    "program_inputs",
+    "run_program",
+]
