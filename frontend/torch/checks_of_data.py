@@ -39,6 +39,7 @@ _COMPUTES = (
     "COMPARE_", "CONTAINS_OP", "IS_OP", "UNARY_", "POP_TOP", *_PASSED,
 )  # fmt: skip
 _NAMES = ("LOAD_GLOBAL", "LOAD_NAME")
+_ATTRIBUTES = ("LOAD_METHOD", "LOAD_ATTR")
 _HARMLESS = frozenset(
     {"len", "str", "repr", "float", "int", "bool", "type", "format", "join", "item", "tolist",
      "size", "numel", "dim", "min", "max", "mean", "sum", "any", "all", "isnan", "isinf",
@@ -51,8 +52,6 @@ _TELLING = frozenset(
 )
 _FRAMES = frozenset({"no_grad", "inference_mode", "enable_grad", "set_grad_enabled", "autocast"})
 """Context managers that catch nothing."""
-_OF_A_CALL = 3
-"""What lies on the stack for a call with one argument: that, what is called, and its self."""
 _MOST = 200
 """Instructions of a way that are looked at."""
 
@@ -131,18 +130,26 @@ class _Code:
     def __init__(self, code: CodeType) -> None:
         self._all = list(dis.get_instructions(code))
         self._index = {ins.offset: i for i, ins in enumerate(self._all)}
-        self._catches_all = _FRAMES.isdisjoint(code.co_names)
+        entries = vars(dis.Bytecode(code)).get("exception_entries", ())
+        begin: dict[int, int] = {}
+        for entry in entries:
+            begin[entry.target] = min(entry.start, begin.get(entry.target, entry.start))
         self._caught = [
             (entry.start, entry.end)
-            for entry in vars(dis.Bytecode(code)).get("exception_entries", ())
-            if self._may_catch(entry.target)
+            for entry in entries
+            if not self._passes_on(entry.target, begin[entry.target])
         ]
 
-    def _may_catch(self, handler: int) -> bool:
-        """Whether a handler may end an exception: that of a known context manager does not."""
+    def _passes_on(self, handler: int, begin: int) -> bool:
+        """Whether the handler of what begins there is one of a context manager that catches
+        nothing."""
         first = self._all[self._index[handler] :][:3]
+        enter = self._index[begin] - 1
         is_with = any(ins.opname == "WITH_EXCEPT_START" for ins in first)
-        return not is_with or self._catches_all
+        if not is_with or self._all[enter].opname != "BEFORE_WITH":
+            return False
+        called = self._called(enter - 1)
+        return called is not None and called.argval in _FRAMES
 
     def branch_at(self, at: int) -> _Branch | None:
         """The branch for a truth which is taken at a place."""
@@ -164,18 +171,24 @@ class _Code:
 
     def _is_call_of_bool(self, i: int) -> bool:
         """Whether ``bool(...)`` is called here, whose result is the truth itself."""
-        held, call = 0, self._all[i]
-        if not call.opname.startswith("CALL") or call.arg != 1:
-            return False
+        called = self._called(i)
+        is_global = called is not None and called.opname in _NAMES
+        return is_global and called.argval == "bool" and self._all[i].arg == 1
+
+    def _called(self, i: int) -> dis.Instruction | None:
+        """What loads the function or method that is called here; None where that is no name, or
+        there is no call."""
+        call = self._all[i]
+        if call.opname not in ("CALL", "CALL_KW"):
+            return None
+        missing = (call.arg or 0) + (call.opname == "CALL_KW")
         for ins in reversed(self._all[max(i - _MOST, 0) : i]):
-            if ins.opname == "PRECALL":
-                continue
+            if not missing and ins.opname not in ("PRECALL", "KW_NAMES", "PUSH_NULL"):
+                return ins if ins.opname in (*_NAMES, *_ATTRIBUTES) else None
             if "JUMP" in ins.opname:
-                return False
-            held += dis.stack_effect(ins.opcode, ins.arg)
-            if held == _OF_A_CALL:
-                return ins.opname in _NAMES and ins.argval == "bool"
-        return False
+                return None
+            missing -= 0 if ins.opname == "PRECALL" else dis.stack_effect(ins.opcode, ins.arg)
+        return None
 
     def end_of(self, at: int) -> int:
         """The place that a way comes to by jumps alone."""

@@ -153,6 +153,19 @@ def suppressed(x):
         return x * 2
     return x * 0
 
+def suppressed_beside(x):
+    with torch.no_grad(), contextlib.suppress(ValueError):
+        if torch.isnan(x).any():
+            raise ValueError("nan")
+        return x * 2
+    return x * 0
+
+def in_known_contexts(x):
+    with torch.autocast("cpu", enabled=len(x) > 99), torch.autograd.set_grad_enabled(False) as c:
+        if torch.isnan(x).any():
+            raise ValueError("nan")
+    return x * 2
+
 def tells_of_what_it_takes(x, kept=[1, 2, 3]):
     if x.max() > 5:
         print(kept.pop())
@@ -205,7 +218,7 @@ INPUTS = [
 @pytest.mark.parametrize(
     "name",
     ["asserts", "raises", "of_torch", "chains", "known_between", "numbers", "by_bool", "in_a_loop",
-     "integers"],
+     "in_known_contexts", "integers"],
 )  # fmt: skip
 def test_calls_raise_where_the_module_does(name: str) -> None:
     module = Of(NAMESPACE[name]).eval()
@@ -227,6 +240,7 @@ def test_calls_raise_where_the_module_does(name: str) -> None:
         "caught",
         "caught_outside",
         "suppressed",
+        "suppressed_beside",
         "sets",
         "tells_and_sets",
         "tells_of_what_it_takes",
