@@ -1,16 +1,20 @@
-"""Whether a program is right for sizes that torch.export does not answer for.
+"""Whether a program is right where torch.export does not answer for it: it is compared with eager.
 
-Branches on "is this size 1?", on 0, on the rows of a table, on chunks that a short axis does not
-have: module and program are called at such sizes, and agree, or the module is no judge (it fails
+For the examples themselves: while a module is traced, its tensors and named sizes are of other
+types (``type(x) is torch.Tensor``, ``isinstance(n, int)``), and it may do something else. And for
+sizes that branches ask for ("is this size 1?"): 0, the rows of a table, chunks that a short axis
+does not have. Module and program are called, and agree, or the module is no judge (it fails
 itself), or the dim does not have the size, or the module is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
@@ -18,10 +22,39 @@ from torch.utils import _pytree as pytree
 from ...support.errors import FrontendError
 from .dynamic_shapes import ExportPlan
 from .eager_call import copied, eager_call, unchanged
+from .numbers_of_data import READS
+from .registry import operator_name
 from .surroundings import quiet_torch
 
 _ROUNDINGS = 4
 """Of half precision, by which two ways to compute one thing may differ."""
+
+
+class DiffersError(FrontendError):
+    """A program computes something else than its module."""
+
+
+def check_example(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
+    """Raise DiffersError where the module computes something else for the examples, and for some
+    others where it reads numbers out of them."""
+    leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
+    leaves = [plan.examples.get(i, leaf) for i, leaf in enumerate(leaves)]
+    is_traced = isinstance(module, torch.fx.GraphModule)  # there is no Python left
+    is_fake = any(isinstance(x, FakeTensor) for x in leaves)
+    if is_traced or is_fake or plan.leaves_examples_out():
+        return
+    with _no_fast_paths():
+        differs = any(
+            _agrees(module, program, plan, tried, structure, if_program_fails=None) is False
+            for tried in (leaves, *(_others(leaves) if _reads_data(program) else ()))
+        )
+    if differs:
+        raise DiffersError(
+            "forward() computes something else for these inputs than the program that torch.export "
+            "made of it: Python asks what has another answer while a module is traced, as "
+            "x.__class__ is torch.Tensor, x.item() is True and torch.compiler.is_compiling() have. "
+            "Write isinstance(x, torch.Tensor), and torch.where for branches on data."
+        )
 
 
 def check_size(
@@ -115,25 +148,67 @@ def _agrees_at_size(
         else:
             kind = example.dtype if example.is_complex() else None
             leaves[i] = torch.rand(shape, dtype=kind, generator=generator).to(example.dtype)
-    args, kwargs = pytree.tree_unflatten(leaves, structure)
+    # What the module can do, the program must do.
+    agrees = _agrees(module, program, plan, leaves, structure, if_program_fails=False)
+    if agrees is False:
+        raise DiffersError(
+            f"forward() computes something else where {only or ' and '.join(plan.names)} is "
+            f"{size}: a branch in Python depends on a size, and torch.export took one side of it. "
+            "Rewrite the branch, or make the dim static."
+        )
+    return agrees is not None
+
+
+def _agrees(
+    module: torch.nn.Module,
+    program: ExportedProgram,
+    plan: ExportPlan,
+    leaves: Sequence[Any],
+    structure: pytree.TreeSpec,
+    *,
+    if_program_fails: bool | None,
+) -> bool | None:
+    """Whether a program gives what the module gives; None where the module fails itself."""
+    args, kwargs = pytree.tree_unflatten(copied(list(leaves)), structure)
     with quiet_torch(), torch.no_grad():
         try:
             with unchanged(module, plan.changed):
                 expected = pytree.tree_leaves(copied(eager_call(module, args, kwargs)))
         except Exception:  # whatever the model's own code raises
-            return False
+            return None
         try:
             with unchanged(module, plan.changed):
-                found = copied(run_program(program, leaves))
-        except Exception:  # what the module can do, the program must do
-            found = []
-    if len(found) != len(expected) or not all(map(_agree, found, expected)):
-        raise FrontendError(
-            f"forward() computes something else where {only or ' and '.join(plan.names)} is "
-            f"{size}: a branch in Python depends on a size, and torch.export took one side of it. "
-            "Rewrite the branch, or make the dim static."
-        )
-    return True
+                found = copied(run_program(program, copied(list(leaves))))
+        except Exception:  # operators that run in a compiled program alone
+            return if_program_fails
+    return len(found) == len(expected) and all(map(_agree, found, expected))
+
+
+def _reads_data(program: ExportedProgram) -> bool:
+    return any(
+        node.op == "call_function" and operator_name(node) in READS for node in program.graph.nodes
+    )
+
+
+def _others(leaves: Sequence[Any]) -> Iterator[list[Any]]:
+    """Inputs for which a flag out of data may be another."""
+    for change in (torch.zeros_like, torch.ones_like, torch.neg):
+        yield [
+            change(x) if isinstance(x, torch.Tensor) and x.dtype.is_floating_point else x
+            for x in leaves
+        ]
+
+
+@contextlib.contextmanager
+def _no_fast_paths() -> Iterator[None]:
+    """Without the layers of torch that compute what is padded otherwise than the code that is
+    traced."""
+    are_on = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(are_on)
 
 
 def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
@@ -145,7 +220,7 @@ def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 def _agree(a: Any, b: Any) -> bool:
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
-        return bool(a == b)
+        return bool(a == b) or (a != a and b != b)
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     relative, absolute = 1e-3, 1e-4
@@ -189,8 +264,10 @@ def program_inputs(program: ExportedProgram, leaves: Sequence[Any]) -> list[Any]
 
 
 __all__ = [
+    "DiffersError",
     "ProgramRun",
     "check_at_size",
+    "check_example",
     "check_size",
     "leave_out_nothing",
     "program_inputs",

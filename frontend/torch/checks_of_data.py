@@ -172,8 +172,9 @@ class _Code:
     def _is_call_of_bool(self, i: int) -> bool:
         """Whether ``bool(...)`` is called here, whose result is the truth itself."""
         called = self._called(i)
-        is_global = called is not None and called.opname in _NAMES
-        return is_global and called.argval == "bool" and self._all[i].arg == 1
+        if called is None or called.opname not in _NAMES:
+            return False
+        return bool(called.argval == "bool" and self._all[i].arg == 1)
 
     def _called(self, i: int) -> dis.Instruction | None:
         """What loads the function or method that is called here; None where that is no name, or

@@ -72,6 +72,14 @@ class ExportPlan:
             if name in (None, own)
         )
 
+    def leaves_examples_out(self) -> bool:
+        """Whether dims are larger than they are in the examples."""
+        return any(
+            self.examples[i].shape[axis] < least
+            for (i, axis), least in self.least.items()
+            if i in self.examples
+        )
+
     def leave_out(self, size: int, name: str | None = None) -> None:
         """Makes dims made of a name, or all, larger than they are where it has this size."""
         for (i, axis, extent), (_, _, own) in zip(self.extents, self.places, strict=True):

@@ -25,7 +25,7 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
 from .assignments import empty_buffers_aside, followed, lost_when_repeated, written_in_place
-from .check_sizes import check_size, leave_out_nothing
+from .check_sizes import DiffersError, check_example, check_size, leave_out_nothing
 from .checks_in_bytecode import checks_in_bytecode
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
@@ -58,7 +58,7 @@ from .scripted_modules import (
     scripts_alone,
     without_script,
 )
-from .size_builtins import SizeBuiltins, namespaces_at, namespaces_of
+from .size_builtins import SizeBuiltins, namespaces_around, namespaces_at, namespaces_of
 from .size_functions import SeveralNames, SizeFunctions
 from .surroundings import (
     failing_calls,
@@ -123,7 +123,12 @@ def export_module(
     dtype, dynamic shapes that do not fit, and a module that does not export.
     """
     with without_gradients(module_of(module)):
-        return _export_module(module, args, kwargs, dynamic_shapes)
+        try:
+            return _export_module(module, args, kwargs, dynamic_shapes)
+        except DiffersError:
+            namespaces = namespaces_around(module_of(module))
+        with SizeBuiltins(namespaces):
+            return _export_module(module, args, kwargs, dynamic_shapes)
 
 
 def _export_module(
@@ -140,6 +145,7 @@ def _export_module(
     if not plan.names:
         exported = _export(module, plan)
         _check_repeated(module, args, kwargs, plan)
+        check_example(module, exported, plan)
         return exported, plan
     program, is_oblivious = _export_obliviously(module, plan), True
     if program is None:
@@ -158,6 +164,7 @@ def _export_module(
         check_size(size, module, program, plan)
     leave_out_nothing(module, program, plan)
     _check_repeated(module, args, kwargs, plan)
+    check_example(module, program, plan)
     return program, plan
 
 

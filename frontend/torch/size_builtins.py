@@ -1,12 +1,12 @@
 """Python's own functions that make constants of named sizes, written so that they do not.
 
-    int(n / 2)   float(n)   len(x)   max(n - 3, 0)   isinstance(n, int)
+    int(n / 2)   float(n)   len(x)   max(n - 3, 0)   isinstance(n, int)   type(x) is Tensor
 
 Python has an ``int()`` and a ``len()`` give one of its integers, and no class of torch's can be
 one. So these names mean, in the files that the classes of a module stand in and while it is
 exported, what is here. ``int(n / 4)`` is ``n // 4`` then, of which torch knows how often it fits.
-Of anything but named sizes they are Python's, where they are called or asked about; as types
-(``type(n) is int``, ``dtype=float``) they are others, for every thread that runs these files.
+Of anything but named sizes and tensors without values they are Python's, where they are called or
+asked about; as types (``dtype=float``) they are others, for every thread that runs these files.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import functools
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 _QUOTIENTS: tuple[Any, ...] = (torch.SymInt, torch.SymFloat)
 _RATIO = "burnish_ratio"
@@ -55,6 +58,18 @@ def namespaces_of(module: nn.Module) -> list[dict[str, Any]]:
     kinds = [base for part in module.modules() for base in type(part).__mro__]
     files = dict.fromkeys([k.__module__ for k in kinds])
     return [vars(sys.modules[f]) for f in files if f in sys.modules and not _is_ours(f)]
+
+
+def namespaces_around(module: nn.Module) -> list[dict[str, Any]]:
+    """Those of the packages that a module and what is in it are written in, and of functions that
+    have names there."""
+    own = namespaces_of(module)
+    roots = {str(names.get("__name__")).partition(".")[0] for names in own}
+    roots.discard(__package__.partition(".")[0])
+    files = [vars(m) for f, m in list(sys.modules.items()) if f.partition(".")[0] in roots]
+    functions = [x for names in own for x in list(names.values()) if isinstance(x, FunctionType)]
+    others = [f.__globals__ for f in functions if not _is_ours(f.__module__ or "builtins")]
+    return list({id(names): names for names in (*own, *files, *others)}.values())
 
 
 def namespaces_at(error: BaseException) -> list[dict[str, Any]]:
@@ -128,6 +143,41 @@ class _Float(metaclass=_Number):
     kind, named, kept = float, torch.SymFloat, staticmethod(torch.sym_float)
 
 
+class _Types(type):
+    """``type``, whose calls give what tensors and named sizes are when a module runs."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        if len(args) != 1 or options:
+            return type(*args, **options)
+        (value,) = args
+        if isinstance(value, (FakeTensor, FunctionalTensor)):
+            return nn.Parameter if isinstance(value, nn.Parameter) else Tensor
+        return _NAMED.get(type(value), type(value))
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, type)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, type)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is type
+
+    def __hash__(cls) -> int:
+        return hash(type)
+
+
+class _Type(metaclass=_Types):
+    pass
+
+
+_NAMED: dict[type, Any] = {
+    int: _Integer, torch.SymInt: _Integer, float: _Float, torch.SymFloat: _Float,
+    torch.SymBool: bool,
+}  # fmt: skip
+"""What is called so where ``int`` and ``float`` are those here."""
+
+
 def _len(value: Any, /) -> Any:
     return value.shape[0] if isinstance(value, Tensor) and value.ndim else len(value)
 
@@ -152,9 +202,10 @@ _TABLE: dict[str, Any] = {
     "int": _Integer,
     "float": _Float,
     "len": _len,
+    "type": _Type,
     "max": _extreme(max, torch.sym_max),
     "min": _extreme(min, torch.sym_min),
 }
 
 
-__all__ = ["SizeBuiltins", "namespaces_at", "namespaces_of"]
+__all__ = ["SizeBuiltins", "namespaces_around", "namespaces_at", "namespaces_of"]
