@@ -43,6 +43,7 @@ from ...graphir.type import TensorType, TupleType, dims_of, types_equal
 from ...support.dtype import DType
 from ...tensorir.expr import Expr
 from ...tensorir.visitor import free_vars
+from .numbers_of_data import SYMBOLIC, number
 from .registry import Context, converts
 
 _FLAG = TensorType((), DType("bool"))
@@ -61,7 +62,7 @@ def cond(context: Context, node: Node) -> list[Atom]:
 
 
 @converts("while_loop")
-def while_loop(context: Context, node: Node) -> list[Atom]:
+def while_loop(context: Context, node: Node) -> list[Any]:
     """The states when the condition fails, after any number of iterations."""
     condition, body, begun, operands = map(context.value, node.args)
 
@@ -71,7 +72,12 @@ def while_loop(context: Context, node: Node) -> list[Atom]:
     def run(states: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
         return context.run_graph(body, [*states, *given])
 
-    return _repeat(context, begun, operands, _Body(goes, run))
+    made = _repeat(context, begun, operands, _Body(goes, run))
+    fakes = node.meta["val"]
+    return [
+        number(context, held, fake) if isinstance(fake, SYMBOLIC) else held
+        for held, fake in zip(made, fakes, strict=True)
+    ]
 
 
 @converts("scan", "map_impl")
@@ -130,6 +136,7 @@ def _repeat(
 ) -> list[Atom]:
     """The states after the last iteration of a loop of the program."""
     builder, sizes = context.builder, dict(context.sizes)
+    operands = [context.operand(a) if isinstance(a, SYMBOLIC) else a for a in operands]
     begun = _named(context, states)
     carried = [_param(context, "state", a) for a in begun]
     held = {a: _param(context, a.name, a) for a in operands if isinstance(a, Var)}
@@ -176,12 +183,7 @@ def _flag(context: Context, value: Any) -> Atom:
     """A condition as a scalar bool."""
     if isinstance(value, bool):
         return constant(value, "bool")
-    if not isinstance(value, (Var, Constant)):
-        raise context.refuse(
-            "its condition is made of sizes alone; write it as a branch in Python, or make the "
-            "dim static."
-        )
-    flag = context.cast(value, _FLAG.dtype)
+    flag = context.operand(value, _FLAG.dtype)
     return context.reshaped(flag, _FLAG) if context.type(flag).ndim else flag
 
 

@@ -6,14 +6,13 @@ one operator.
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch.fx import Node
 
-from ...graphir.dim import fold_dim, is_nonnegative, static_value
+from ...graphir.dim import fold_dim, is_nonnegative, product, static_value
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType, types_equal
 from ...support.dtype import DType
@@ -238,10 +237,8 @@ def roll(context: Context, node: Node) -> Atom:
     x = context.operand(node.args[0])
     shifts, axes = context.value(given["shifts"]), integers(given.get("dims") or ())
     if not axes:
-        count = math.prod(
-            [context.static(d, "a size of what is rolled") for d in node.meta["val"].shape]
-        )
-        x, axes = context.reshaped(x, TensorType((IntImm(count),), kind.dtype)), (0,)
+        count = fold_dim(product(kind.shape))
+        x, axes = context.reshaped(x, TensorType((count,), kind.dtype)), (0,)
     for shift, axis in zip(shifts, axes, strict=True):
         dim = context.type(x).shape[axis]
         size = static_value(dim)

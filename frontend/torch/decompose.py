@@ -40,7 +40,7 @@ from .decompositions_quantized import QUANTIZED
 from .export import error_text
 from .exportable_functions import LOOKS
 from .fallback import can_fall_back, has_complex
-from .functionalize import functionalized, is_write
+from .functionalize import copied, functionalized, is_write, with_graph
 from .registry import REGISTRY, arguments, location, operator_name
 from .surroundings import quiet_torch
 
@@ -60,6 +60,9 @@ _CHECKING = frozenset(
 )  # fmt: skip
 """Operators whose decomposition raises by an operator without a result. Those that torch is to run
 stay whole."""
+_READS = {torch.ops.aten.item.default: torch.ops.aten._local_scalar_dense.default}
+"""What reads a number out of a tensor. torch does not trace the first once more where the number
+lies behind as many as a named size says (``x[-1].item()``)."""
 _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that only hold a part of the graph, which torch inlines when it decomposes."""
 _VMAP = "torch._functorch.predispatch"
@@ -93,7 +96,7 @@ def _operators(graph: Graph) -> list[Node]:
 def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> ExportedProgram:
     """The program made pure, and decomposed where it has to be; itself where nothing has to. What
     ``falls_back`` to torch may stay whole."""
-    if any(map(is_write, operators(program))):
+    if any(map(is_write, all_operators(program))):
         program = functionalized(program) or program
     tried: Counter[Any] = Counter()
     has_pairs = False
@@ -136,9 +139,10 @@ def _decomposed(
 ) -> ExportedProgram:
     """The program traced once more: without writes, and with functions in the place of
     operators."""
+    program = _with_loops_apart(program)
     try:
         with quiet_torch(), torch.no_grad():
-            return program.run_decompositions(dict(functions))
+            return program.run_decompositions({**_READS, **functions})
     except LOOKS as error:
         names = ", ".join(sorted(map(str, functions)))
         raise FrontendError(
@@ -146,12 +150,38 @@ def _decomposed(
             f"cannot be compiled: {error_text(error)}\nUse sizes that the shapes of inputs tell, "
             "or a mask in the place of the size."
         ) from error
-    except AssertionError as error:  # torch's own, of a program that it has made
+    except Exception as error:  # torch's own, of a program that it has made
         raise FrontendError(
             f"torch cannot trace the exported program once more: {error_text(error)}\nThat is so "
-            "where a buffer that forward() writes has two names, as of a module that stands in two "
-            "places, or is a view of another: keep it in one place."
+            "where what forward() writes has two names, as a buffer of a module that stands in two "
+            "places, or is a view of another buffer or input: keep it in one place. Elsewhere, "
+            "write into a copy (x.clone()), and in branches and bodies of loops into nothing."
         ) from error
+
+
+def _with_loops_apart(program: ExportedProgram) -> ExportedProgram:
+    """The program with copies of what a loop begins with and also reads: torch exports such a loop,
+    and takes it for one that writes when it traces the program once more."""
+    loops = program.graph.find_nodes(op="call_function", target=torch.ops.higher_order.while_loop)
+    if not any(_given_twice(loop) for loop in loops):
+        return program
+    graph, nodes = Graph(), dict[Node, Node]()
+    for node in program.graph.nodes:
+        again = _given_twice(node) if node in loops else []
+        nodes[node] = made = copied(graph, node, nodes.__getitem__)
+        for i in again:
+            begun = list(made.args[2])
+            with graph.inserting_before(made):
+                begun[i] = graph.call_function(torch.ops.aten.clone.default, (begun[i],))
+            begun[i].meta["val"] = made.args[2][i].meta["val"]
+            made.args = (*made.args[:2], tuple(begun), *made.args[3:])
+    return with_graph(program, graph)
+
+
+def _given_twice(loop: Node) -> list[int]:
+    """The states of a loop that begin as a tensor which it is given elsewhere too."""
+    begun, read = loop.args[2:4]
+    return [i for i, a in enumerate(begun) if isinstance(a, Node) and a in (*begun[:i], *read)]
 
 
 def _is_missing(node: Node) -> bool:

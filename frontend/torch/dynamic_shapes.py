@@ -281,6 +281,8 @@ class _Planner:
         self.least: dict[int, list[tuple[int, int]]] = {}
         self.examples: dict[int, torch.Tensor] = {}
         self.kept: list[torch.Tensor] = []
+        self.shown: dict[str, tuple[int, str]] = {}
+        """What a name stands for in the example, and where that is seen."""
 
     def collect(self, entries: Any) -> None:
         """Dims that users made themselves, of which names elsewhere mean the same ones, and from
@@ -377,6 +379,7 @@ class _Planner:
             dim = self._written(dim, shape[i])
             planned[i], shape[i], name = self._dim(dim, shape[i], f"{where}, dim {i}")
             if name:
+                self._fit(dim, name, int(value.shape[i]), f"{where}, dim {i}")
                 named.append((i, name, self._extent(dim, name)))
         if named:
             example, value = value, torch.zeros(shape, dtype=value.dtype)
@@ -393,6 +396,25 @@ class _Planner:
         name, factor, more = _linear(dim)
         made = factor * self._add(name, least=-((more - size) // factor))
         return made + more if more > 0 else made - -more if more else made
+
+    def _fit(self, dim: Any, name: str, size: int, where: str) -> None:
+        """Raise FrontendError for an example's size that is none of the dim's, whatever the name
+        stands for, or another than where it was seen first."""
+        more = int(dim.fn(0)) if isinstance(dim, _Derived) else 0
+        factor = int(dim.fn(1)) - more if isinstance(dim, _Derived) else 1
+        known, rest = divmod(size - more, factor)
+        text = _text(name, factor, more)
+        first, place = self.shown.setdefault(name, (known, where))
+        if rest or known < 0:
+            raise FrontendError(
+                f"dynamic_shapes for {where}: the example's {size} is {text} for no {name} from 0 "
+                "up; give an example of such a size, or another dim."
+            )
+        if known != first:
+            raise FrontendError(
+                f"dynamic_shapes for {where}: the example's {size} is no {text}, as {name} is "
+                f"{first} in {place}; give examples that agree, or the dim a name of its own."
+            )
 
     def _extent(self, dim: Any, name: str) -> Callable[[int], int]:
         allowed = int(self.dims[name].min)
@@ -418,6 +440,11 @@ class _Planner:
             f"dynamic_shapes for {where}: expected a name, a torch.export.Dim, an int or None, "
             f"found {dim!r}."
         )
+
+
+def _text(name: str, factor: int, more: int) -> str:
+    product = name if factor == 1 else f"{factor}*{name}"
+    return product if not more else f"{product} {'-' if more < 0 else '+'} {abs(more)}"
 
 
 def _no_name(text: str) -> FrontendError:

@@ -4,7 +4,7 @@ torch's own functionalisation traces the whole program once more, which takes lo
 of an import. Here the graph is walked once: a write is the operator that gives a new tensor, and
 whoever reads that memory afterwards reads the new one. What is a view of written memory (torch's
 fake tensors say that by their storages) is taken anew where it is read after a write, and a write
-into a view is a scatter into what it is a view of::
+into a view is a scatter into what it is a view of, in the graphs of branches and loops too::
 
     b = a[:, 0]; b.relu_(); use(a)    ->    r = relu(a[:, 0]); use(select_scatter(a, r, 1, 0))
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,9 +54,35 @@ def functionalized(program: ExportedProgram) -> ExportedProgram | None:
     """The program without writes; None where torch has to be asked for it."""
     try:
         graph = _Functionalization(program.graph).run()
+        held = {name: _without_writes(part) for name, part in _parts(program.graph_module)}
     except _NotHere:
         return None
-    return with_graph(program, graph)
+    made = with_graph(program, graph)
+    for name, part in held.items():
+        setattr(made.graph_module, name, part)
+    return made
+
+
+def _parts(module: GraphModule) -> Iterator[tuple[str, GraphModule]]:
+    """The graphs that a graph holds, the branches and bodies of its control flow."""
+    for name, part in module.named_children():
+        if isinstance(part, GraphModule):
+            yield name, part
+
+
+def _without_writes(module: GraphModule) -> GraphModule:
+    """A held graph without writes; itself where it has none. Of what it is given it writes nothing:
+    whose memory that is, only the graph around it says."""
+    if not any(
+        is_write(n) for m in module.modules() if isinstance(m, GraphModule) for n in m.graph.nodes
+    ):
+        return module
+    graph = _Functionalization(module.graph).run()
+    made = GraphModule(module, graph)
+    made.meta.update(module.meta)
+    for name, part in _parts(module):
+        setattr(made, name, _without_writes(part))
+    return made
 
 
 def copied(graph: Graph, node: Node, operand: Callable[[Node], Node]) -> Node:

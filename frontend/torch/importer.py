@@ -492,14 +492,21 @@ def _bind_placeholders(
 def _run_graph(context: Context, module: GraphModule, operands: Sequence[Any]) -> list[Any]:
     """The results of a graph that control flow holds, on operands for its inputs."""
     inputs = module.graph.find_nodes(op="placeholder")
-    outer, node = context.values, context.node
-    context.values = {n.name: value for n, value in zip(inputs, operands, strict=True)}
+    outer, node, read = context.values, context.node, dict(context.read)
+    context.values = {}
+    for n, value in zip(inputs, operands, strict=True):
+        fake, given = n.meta.get("val"), value
+        if isinstance(fake, numbers_of_data.SYMBOLIC) and isinstance(value, (Var, Constant)):
+            given = numbers_of_data.number(context, value, fake)
+        context.values[n.name] = given
     for inner in module.graph.nodes:
         _convert(module, {}, context, inner)
     results = module.graph.output_node().args[0]
-    found = context.value(results if isinstance(results, (tuple, list)) else [results])
-    context.values, context.node = outer, node
-    made: list[Any] = found
+    made = [
+        context.operand(a) if isinstance(a, numbers_of_data.SYMBOLIC) else a
+        for a in context.value(results if isinstance(results, (tuple, list)) else [results])
+    ]
+    context.values, context.node, context.read = outer, node, read
     return made
 
 

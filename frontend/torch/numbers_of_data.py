@@ -27,6 +27,7 @@ from .registry import INDEX, Context, location, operator_name
 OF_SIZES = "burnish.sizes: "
 """What the words of an assertion begin with that is one on sizes."""
 READS = ("aten.item.default", "aten._local_scalar_dense.default")
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _ASSERT = torch.ops.aten._assert_scalar.default
 _DTYPES: tuple[tuple[Any, DType], ...] = (
     (torch.SymInt, INDEX), (torch.SymFloat, DType("float64")), (torch.SymBool, INDEX),
@@ -98,8 +99,11 @@ def _reads(e: Any) -> set[str]:
 
 def read(context: Context, node: Node) -> Any:
     """``.item()``: a dim where a shape has it, and the tensor's own number otherwise."""
-    fake: Any = node.meta.get("val")
-    held = context.operand(node.args[0])
+    return number(context, context.operand(node.args[0]), node.meta.get("val"))
+
+
+def number(context: Context, held: Atom, fake: Any) -> Any:
+    """What stands for torch's symbol ``fake``, whose value the tensor ``held`` is."""
     for kind, dtype in _DTYPES:
         symbols = list(fake.node.expr.free_symbols) if isinstance(fake, kind) else []
         if len(symbols) == 1 and not context.sizes_in_shapes & set(map(str, symbols)):
@@ -108,8 +112,8 @@ def read(context: Context, node: Node) -> Any:
             return fake
     if not isinstance(fake, torch.SymInt):
         raise context.refuse(
-            "reads what is no number out of a tensor (.item()), which cannot be compiled; keep it "
-            "a tensor."
+            "reads a number out of a tensor (.item()) that is no integer, and makes sizes of it, "
+            "which cannot be compiled; make the tensor one of integers first: x.long().item()."
         )
     return bound(context, held, fake)
 

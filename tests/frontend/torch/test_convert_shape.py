@@ -146,6 +146,7 @@ def test_a_symbolic_axis_is_turned_round() -> None:
             "flip": lambda x: x.flip(0),
             "flip of several": lambda x: x.flip(-1, 0),
             "roll": lambda x: x.roll(1, 0),
+            "roll of all": lambda x: x.roll(3) + x.roll(-x.shape[0]),
             "roll of more than there is": lambda x: x.roll((-9, 2), (0, -1)),
             "eye": lambda x: torch.eye(x.shape[0]),
             "eye of two sizes": lambda x: torch.eye(3, x.shape[0], dtype=torch.int32),

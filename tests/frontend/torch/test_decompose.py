@@ -15,6 +15,7 @@ from burnish.frontend.torch.check_sizes import run_program
 from burnish.frontend.torch.decompose import operators, prepare_program
 from burnish.frontend.torch.registry import operator_name
 from burnish.frontend.torch.surroundings import quiet_torch
+from burnish.support.errors import FrontendError
 
 X = torch.rand(3, 4)
 
@@ -118,3 +119,18 @@ def test_running_statistics_are_updated(function: Any) -> None:
         torch.testing.assert_close(model(x), theirs(x), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(ours.mean, theirs.mean)
     torch.testing.assert_close(ours.variance, theirs.variance)
+
+
+def test_what_torch_raises_while_it_traces_again_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = x * 1
+        x.squeeze_(0)
+        return torch.ops.aten.nonzero_static.default(x, size=2)
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise ValueError("not like this")
+
+    program = export(function)[1]
+    monkeypatch.setattr(ExportedProgram, "run_decompositions", failing)
+    with pytest.raises(FrontendError, match="not like this"):
+        prepare_program(program)

@@ -100,6 +100,20 @@ def test_sizes_of_data_beside_named_ones() -> None:
     assert any("read out of data" in note for note in model.report.notes)
 
 
+def test_numbers_behind_as_many_as_a_named_size_says() -> None:
+    inputs = (INTEGERS[0], torch.tensor([3, 0, 1]), torch.tensor([2]), torch.tensor([0, 0]))
+    check(
+        lambda x: (x.repeat_interleave(x), torch.ones(x[-1].item()), x.nonzero()),
+        inputs,
+        ({0: "count"},),
+    )
+
+
+def test_sizes_of_floats_say_what_to_do() -> None:
+    with pytest.raises(BurnishError, match=r"x\.long\(\)\.item\(\)"):
+        burnish.compile(Module(lambda x: torch.zeros(int(x.sum()))), (torch.ones(3),))
+
+
 def test_the_size_is_checked_where_it_is_bound() -> None:
     model = burnish.compile(Module(lambda x: torch.zeros(x.sum().item())), (torch.tensor([1, 2]),))
     assert model(torch.tensor([2, 3])).shape == (5,)

@@ -88,7 +88,7 @@ def test_dims_of_torch_and_their_bounds() -> None:
 
 def test_arithmetic_on_dims() -> None:
     n = Dim("n")
-    made = plan(({0: n}, {0: 2 * n + 1}), X, Y)
+    made = plan(({0: n}, {0: 2 * n + 1}), X, torch.rand(3, 6))
     assert (made.args[0].shape[0], made.args[1].shape[0]) == (5, 11)
     assert made.places == [(0, 0, "n"), (1, 0, "n")]
     assert extents(made, 1) == [(0, 0, 1), (1, 0, 3)]
@@ -236,3 +236,19 @@ def test_dims_that_differ_by_a_number() -> None:
             assert torch.equal(model(a, b), Steps()(a, b))
         with pytest.raises(ShapeMismatchError):
             model(torch.ones(4, 2), torch.ones(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "sizes", "message"),
+    [
+        (({0: "2*n"}, None), (3, 1), "input 'x', dim 0: the example's 3 is 2*n for no n from 0 up"),
+        (({0: "n + 5"}, None), (4, 1), "the example's 4 is n + 5 for no n"),
+        (({0: "n"}, {0: "n"}), (4, 5), "the example's 5 is no n, as n is 4 in input 'x', dim 0"),
+        (({0: "n"}, {0: 2 * Dim("n") + 1}), (4, 8), "the example's 8 is 2*n + 1 for no n"),
+        (({0: "n - 1"}, {0: "n"}), (4, 4), "the example's 4 is no n, as n is 5 in input 'x'"),
+    ],
+)
+def test_the_example_has_to_fit(shapes: Any, sizes: tuple[int, int], message: str) -> None:
+    with pytest.raises(FrontendError) as caught:
+        plan(shapes, *[torch.rand(size, 2) for size in sizes])
+    assert message in str(caught.value)

@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import ExportedProgram
 
 from burnish.frontend.torch.check_sizes import run_program
-from burnish.frontend.torch.decompose import operators
+from burnish.frontend.torch.decompose import all_operators, operators
 from burnish.frontend.torch.functionalize import functionalized, is_write
 from burnish.frontend.torch.surroundings import quiet_torch
 
@@ -198,3 +198,39 @@ def test_other_writes_are_left_to_torch(function: Any) -> None:
             return result + 1
 
     assert functionalized(export(Bare())) is None
+
+
+def test_writes_in_held_graphs_leave_the_program_as_it_was() -> None:
+    def scaled(y: torch.Tensor) -> torch.Tensor:
+        z = y * 2
+        z[0].add_(1)
+        return z
+
+    def function(y: torch.Tensor) -> torch.Tensor:
+        z = y * 1
+        z[1] = 3
+        chosen: torch.Tensor = torch.cond(z.sum() > 0, scaled, lambda y: y.relu(), (z,))
+        return chosen
+
+    program = export(Calls(function))
+    made = functionalized(program)
+    assert made is not None
+    assert any(map(is_write, all_operators(program)))
+    assert not any(map(is_write, all_operators(made)))
+    for x in (X, -X.abs()):
+        with torch.no_grad():
+            torch.testing.assert_close(made.module()(x), function(x * 2))
+
+
+def test_writes_of_what_a_held_graph_is_given_are_left_to_torch() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x * 1
+        row = y[0]
+        row.add_(1)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y.mul_(2)
+        return row
+
+    program = export(Calls(function))
+    assert any("autocast" in str(n.target) for n in program.graph.nodes)
+    assert functionalized(program) is None
