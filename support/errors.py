@@ -187,6 +187,8 @@ class TypeInferenceError(BurnishError, TypeError):
         operand may have fewer. None, where the operator does not tell."""
         self.broadcasts = broadcasts
         """A dim of 1 would fit any other there."""
+        self.is_of_dtypes = False
+        """Whether it is dtypes that are wrong, in a model that is imported."""
         super().__init__(self._text(), span=span)
 
     def _text(self) -> str:
@@ -194,6 +196,7 @@ class TypeInferenceError(BurnishError, TypeError):
 
     def cast_by(self, how: str) -> None:
         """Say how to cast in the words of the model that is imported, which has no R.astype."""
+        self.is_of_dtypes = self.is_of_dtypes or "cast with R.astype" in self.expected
         self.expected = self.expected.replace("cast with R.astype", how)
         self.message = self._text()
 

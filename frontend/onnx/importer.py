@@ -23,7 +23,7 @@ from ...graphir.builder import BlockBuilder
 from ...graphir.expr import Atom, Tuple, Var
 from ...graphir.module import IRModule
 from ...support.call_form import CallForm, SizeRange
-from ...support.errors import ArtifactError, BurnishError, FrontendError
+from ...support.errors import ArtifactError, BurnishError, FrontendError, TypeInferenceError
 from ...support.file_kind import HEAD_BYTES, is_onnx, kind_of_file
 from ..imported import Imported, InputTypes, KnownSizes, Question, RelatedSizes, SizeRelation
 from . import (
@@ -57,6 +57,7 @@ from .registry import REGISTRY, Context, NeedsValueError, node_name
 from .signature import Inputs, Outputs
 from .size_bounds import BoundLearntError, learn
 from .walk import all_nodes, convert_nodes, is_known, names_read, operator_name
+from .well_formed import verify_well_formed
 
 _CONVERTERS = (
     convert_contrib,
@@ -145,6 +146,7 @@ def _import(
         [(operator_name(n), node_name(n)) for n in missing],
         may_fall_back=with_fallback is not None and any(map(with_fallback.can_run, missing)),
     )
+    verify_well_formed(proto, context.opsets)
     bind_initializers(context, graph, model)
     inputs = Inputs([v for v in graph.input if v.name not in context.values])
     may_ask_types = answers is not None and types is None
@@ -155,6 +157,8 @@ def _import(
     try:
         question, outputs, results = _convert_graph(context, inputs, graph)
     except BurnishError as error:
+        if isinstance(error, TypeInferenceError) and error.is_of_dtypes:
+            raise
         bound = learn(error, frozenset(inputs.dim_names))
         if bound is not None and bound.most < at_most.get(bound.name, bound.most + 1):
             raise bound from None

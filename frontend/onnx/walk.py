@@ -30,6 +30,7 @@ from .registry import (
     Value,
     node_name,
 )
+from .well_formed import schema_of
 
 MOST_NODES = 50_000
 """Nodes of graphs inside of others, these graphs, and nodes of functions, that a model may come
@@ -122,7 +123,6 @@ def _results(context: Context, node: NodeProto) -> list[Value]:
     if computed is not None:
         return computed
     if _local(context, node) is None:
-        _check_inputs(context, node)
         result = _converted(context, node)
         if result is not NotImplemented:
             made = result if isinstance(result, list) else [result]
@@ -148,21 +148,6 @@ def _converted(context: Context, node: NodeProto) -> Any:
         if fallback is None or not fallback.can_run(node):
             raise
         return fallback.emit(context, node, operator_name(node))
-
-
-def _check_inputs(context: Context, node: NodeProto) -> None:
-    """Raise FrontendError for an operator of ONNX's without an input that it has to have."""
-    schema = _schema(context, node)
-    if schema is None:
-        return
-    for i, formal in enumerate(schema.inputs[: schema.min_input]):
-        if formal.option == onnx.defs.OpSchema.FormalParameterOption.Single and (
-            i >= len(node.input) or not node.input[i]
-        ):
-            raise FrontendError(
-                f"{node_name(node)}: expected {schema.min_input} inputs or more, found no "
-                f"{formal.name!r} among {list(node.input)}."
-            )
 
 
 # -- numbers known here ----------------------------------------------------------------------------
@@ -243,11 +228,7 @@ def _local(context: Context, node: NodeProto) -> FunctionProto | None:
 
 
 def _schema(context: Context, node: NodeProto) -> Any:
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    try:
-        return onnx.defs.get_schema(node.op_type, context.opsets.get(domain, 1), domain)
-    except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is no text
-        return None
+    return schema_of(node, context.opsets)
 
 
 def _has_function(schema: Any) -> bool:
