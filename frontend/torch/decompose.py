@@ -11,7 +11,7 @@ converter is reported by the importer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -170,17 +170,20 @@ def _with_loops_apart(program: ExportedProgram) -> ExportedProgram:
         again = _given_twice(node) if node in loops else []
         nodes[node] = made = copied(graph, node, nodes.__getitem__)
         for i in again:
-            begun = list(made.args[2])
+            begun: list[Any] = list(made.args[2])  # type: ignore[arg-type]
+            old = begun[i]
             with graph.inserting_before(made):
-                begun[i] = graph.call_function(torch.ops.aten.clone.default, (begun[i],))
-            begun[i].meta["val"] = made.args[2][i].meta["val"]
+                begun[i] = graph.call_function(torch.ops.aten.clone.default, (old,))
+            begun[i].meta["val"] = old.meta["val"]
             made.args = (*made.args[:2], tuple(begun), *made.args[3:])
     return with_graph(program, graph)
 
 
 def _given_twice(loop: Node) -> list[int]:
     """The states of a loop that begin as a tensor which it is given elsewhere too."""
-    begun, read = loop.args[2:4]
+    begun: Sequence[Any]
+    read: Sequence[Any]
+    begun, read = loop.args[2:4]  # type: ignore[assignment]
     return [i for i, a in enumerate(begun) if isinstance(a, Node) and a in (*begun[:i], *read)]
 
 

@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from .decompositions import decomposes
 from .named_pools import whole_pool
+from .named_products import kron, take_along_dim, tril_indices, triu_indices, vander
 from .named_windows import WINDOWS, window
 from .unsaid_guards import UnsaidGuardError
 
@@ -108,8 +109,8 @@ class SizeFunctions(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         given = kwargs or {}
-        if func is torch.cdist:
-            return cdist(*args, **given)
+        if func in _OF_TENSORS:
+            return _OF_TENSORS[func](*args, **given)
         if func in _TABLE and any(map(is_named, pytree.tree_leaves((args, given)))):
             return _TABLE[func](*args, **given)
         if func in _SPLITS:
@@ -400,6 +401,14 @@ _POOLS: dict[Any, Callable[..., Any]] = {
     nn.functional.avg_pool2d: partial(whole_pool, "avg", 2, nn.functional.avg_pool2d),
     nn.functional.avg_pool3d: partial(whole_pool, "avg", 3, nn.functional.avg_pool3d),
 }
+_OF_TENSORS: dict[Any, Callable[..., Any]] = {
+    torch.cdist: cdist,
+    torch.kron: kron,
+    torch.take_along_dim: take_along_dim,
+    torch.vander: vander,
+    Tensor.kron: kron,
+    Tensor.take_along_dim: take_along_dim,
+}
 _TABLE: dict[Any, Callable[..., Any]] = {
     torch.tensor: tensor,
     torch.as_tensor: as_tensor,
@@ -407,6 +416,8 @@ _TABLE: dict[Any, Callable[..., Any]] = {
     Tensor.new_tensor: new_tensor,
     torch.linspace: linspace,
     torch.logspace: logspace,
+    torch.tril_indices: tril_indices,
+    torch.triu_indices: triu_indices,
     nn.functional.affine_grid: affine_grid,
     nn.functional.pad: pad,
     nn.functional.scaled_dot_product_attention: attention,
