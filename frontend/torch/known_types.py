@@ -1,8 +1,9 @@
 """Types that hold tensors and that torch does not know how to take apart: it is told here.
 
 torch.export takes tuples, dicts and what is registered with its pytrees. Dataclasses are told to it
-by their fields, and the caches of transformers, which its models give by default, as that library
-does for its own exports. A registration is the process's and stays.
+by their fields, and the caches of transformers, which its models give by default: of keys and
+values as that library does for its own exports, others by the attributes that they have. A
+registration is the process's and stays.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from .object_parts import flatten_object, flatten_object_with_paths, unflatten_object
 
 UNKNOWN = "not a known type"
 """What torch.export says of a result that it cannot take apart."""
@@ -30,8 +33,8 @@ def register_types(values: Any) -> None:
         kind = type(leaf)
         if dataclasses.is_dataclass(kind):
             torch.export.register_dataclass(kind)
-        elif kind.__module__ == "transformers.cache_utils" and kind.__name__ in _CACHES:
-            _CACHES[kind.__name__](kind)
+        elif _is_cache(kind):
+            _CACHES.get(kind.__name__, _register_object)(kind)
         else:
             continue
         register_types(leaf)
@@ -65,10 +68,76 @@ def registered_results(module: torch.nn.Module) -> Iterator[None]:
         yield
 
 
+def _is_cache(kind: type) -> bool:
+    """Of transformers, or derived from one of these."""
+    bases = [(base.__module__.partition(".")[0], base.__name__) for base in kind.__mro__]
+    return any(package == "transformers" and name.endswith("Cache") for package, name in bases)
+
+
+def _register_object(kind: type) -> None:
+    pytree.register_pytree_node(
+        kind,
+        flatten_object,
+        unflatten_object,
+        serialized_type_name=f"{kind.__module__}.{kind.__qualname__}",
+        flatten_with_keys_fn=flatten_object_with_paths,
+    )
+
+
 def _register_cache(kind: type) -> None:
-    importlib.import_module(
-        "transformers.integrations.executorch"
-    ).register_dynamic_cache_export_support()
+    """Keys and values, two lists, as transformers does where a cache has nothing else; states of
+    recurrences and convolutions, and windows that have left tokens behind, by their attributes."""
+    theirs = importlib.import_module("transformers.integrations.executorch")
+
+    def flatten(cache: Any) -> tuple[list[Any], Any]:
+        if not _is_keys_and_values(cache):
+            return flatten_object(cache)
+        known = theirs._get_cache_dict(cache), theirs._get_dynamic_cache_layout(cache)
+        parts, context = theirs._flatten_cache_dict(*known)
+        return list(parts), context
+
+    def flatten_with_keys(cache: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        if not _is_keys_and_values(cache):
+            return flatten_object_with_paths(cache)
+        known = theirs._get_cache_dict(cache), theirs._get_dynamic_cache_layout(cache)
+        parts, context = theirs._flatten_cache_dict_with_keys(*known)
+        return list(parts), context
+
+    def unflatten(parts: Iterable[Any], context: Any) -> Any:
+        if not isinstance(context, list):
+            return unflatten_object(parts, context)
+        if not all(isinstance(x, torch.Tensor) for x in pytree.tree_leaves(parts)):
+            return kind()  # of the numbers of leaves, which a layer cannot be updated with
+        return theirs._unflatten_dynamic_cache(parts, context)
+
+    pytree.register_pytree_node(
+        kind,
+        flatten,
+        unflatten,
+        serialized_type_name=f"{kind.__module__}.{kind.__name__}",
+        flatten_with_keys_fn=flatten_with_keys,
+    )
+
+
+def _is_keys_and_values(cache: Any) -> bool:
+    """Whether keys and values, and windows of known sizes, are all that a cache has."""
+    plain = {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}
+    return all(type(layer).__name__ in plain and _has_all_tokens(layer) for layer in cache.layers)
+
+
+def _has_all_tokens(layer: Any) -> bool:
+    """Whether a layer's keys are those of all tokens that it has seen, and so tell their number."""
+    seen = getattr(layer, "cumulative_length", None)
+    if seen is None or layer.keys is None:
+        return not seen
+    if isinstance(layer.keys, torch.Tensor):
+        return _expression(seen) == _expression(layer.keys.shape[-2])
+    return True
+
+
+def _expression(size: Any) -> Any:
+    """A size in a form that compares without a guard."""
+    return size.node.expr if isinstance(size, torch.SymInt) else size
 
 
 def _register_pair(kind: type) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 
 import burnish
 from burnish.frontend.torch.known_types import register_types, registered_results
+from burnish.frontend.torch.object_parts import flatten_object
 from burnish.tests.models_of_others.libraries import transformers
 
 X = torch.rand(2, 4)
@@ -98,3 +100,73 @@ def test_caches_of_transformers_come_out(make: Any) -> None:
     for a, b in zip(ours.layers, theirs.layers, strict=True):
         torch.testing.assert_close(a.keys, b.keys, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(a.values, b.values, rtol=1e-4, atol=1e-5)
+
+
+_SMALL = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+    "intermediate_size": 16, "vocab_size": 99, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2,
+}  # fmt: skip
+
+
+def _recurrent() -> nn.Module:
+    return transformers.MambaModel(
+        transformers.MambaConfig(
+            hidden_size=16, num_hidden_layers=1, state_size=4, vocab_size=99, time_step_rank=2
+        )
+    )
+
+
+def _mixed() -> nn.Module:
+    config = transformers.Lfm2Config(**_SMALL, layer_types=["conv", "full_attention"])
+    return transformers.Lfm2Model(config)
+
+
+def _window() -> nn.Module:
+    return transformers.MistralModel(transformers.MistralConfig(**_SMALL, sliding_window=4))
+
+
+def _plain() -> nn.Module:
+    return transformers.LlamaModel(transformers.LlamaConfig(**_SMALL))
+
+
+def _cache_of(result: Any) -> Any:
+    """By the name that this version of the library has for it."""
+    names = [n for n in ("cache", "past_key_values", "cache_params") if n in result]
+    return result[names[0]]
+
+
+def _assert_same_caches(ours: Any, theirs: Any) -> None:
+    found, structure = flatten_object(ours)
+    expected, wanted = flatten_object(theirs)
+    assert structure == wanted
+    assert expected
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [_recurrent, _mixed, _window])
+def test_caches_that_are_more_than_keys_and_values_come_out(make: Any) -> None:
+    torch.manual_seed(0)
+    module = make().eval()
+    ids = torch.randint(3, 99, (1, 6))
+    with torch.no_grad():
+        expected = module(ids)
+    found = burnish.compile(module)(ids)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    _assert_same_caches(_cache_of(found), _cache_of(expected))
+
+
+@pytest.mark.parametrize("make", [_recurrent, _window, _plain])
+def test_caches_go_in(make: Any) -> None:
+    torch.manual_seed(0)
+    module = make().eval()
+    ids = torch.randint(3, 99, (1, 6))
+    with torch.no_grad():
+        cache = _cache_of(module(ids))
+        expected = module(ids[:, :1], cache=copy.deepcopy(cache))
+    given = (ids[:, :1],), {"cache": copy.deepcopy(cache)}
+    model = burnish.compile(module, given[0], example_kwargs=given[1])
+    found = model(ids[:, :1], cache=cache)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    _assert_same_caches(_cache_of(found), _cache_of(expected))
