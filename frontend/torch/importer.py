@@ -60,6 +60,7 @@ from .decompose import all_operators, prepare_program
 from .eager_check import check_eager
 from .export import check_eval_mode, export_lock, export_module
 from .fallback import Fallback, can_fall_back, has_complex, must_fall_back, real_of
+from .known_types import caches_in
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .scripted_modules import without_script
 from .structure import CallStructure, DimRange, is_program_output
@@ -156,6 +157,7 @@ def import_module(
             *([_frozen("the script", plan.scripted)] if plan.scripted else ()),
             *([_frozen("forward()", plan.assigned)] if plan.assigned else ()),
             *([_unsaid(plan.unsaid)] if plan.unsaid else ()),
+            *map(_kept, caches_in((example_inputs, example_kwargs))),
         ),
         state=tuple(
             [names.get(id(x), n) for n, x in zip(imported.state, imported.held, strict=True)]
@@ -169,6 +171,14 @@ def _frozen(who: str, written: Sequence[str]) -> str:
     return (
         f"{who} writes {names}: the model's calls do not, and read what was there when it was "
         "compiled. Buffers that are written in place (self.count.add_(1)) are kept up."
+    )
+
+
+def _kept(kind: str) -> str:
+    """A note on an input that eager changes, and calls of the model do not."""
+    return (
+        f"a {kind} among the inputs stays as it is: what forward() adds to it is in the one that a "
+        "call returns."
     )
 
 

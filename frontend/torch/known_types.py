@@ -40,6 +40,12 @@ def register_types(values: Any) -> None:
         register_types(leaf)
 
 
+def caches_in(values: Any) -> list[str]:
+    """The types of transformers' caches among some values, which ``forward()`` may change."""
+    leaves = pytree.tree_leaves(values, is_leaf=lambda x: _is_cache(type(x)))
+    return list(dict.fromkeys([type(x).__name__ for x in leaves if _is_cache(type(x))]))
+
+
 @contextmanager
 def replaced_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """The module with another ``forward()``, and afterwards with what it had."""
