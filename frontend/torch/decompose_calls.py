@@ -61,10 +61,16 @@ def decompose_calls(
 
 def _stands_alone(node: Node) -> bool:
     """Whether a call can be traced by itself: no operand is a size, none is found in data, and
-    several results are taken one by one."""
-    takes = all(isinstance(a.meta.get("val"), torch.Tensor) for a in node.all_input_nodes)
-    gives = isinstance(node.meta.get("val"), torch.Tensor) or all(map(_is_item, node.users))
+    several results are tensors that are taken one by one."""
+    takes = all(map(_is_tensor, node.all_input_nodes))
+    gives = _is_tensor(node) or all(
+        _is_item(user) and (_is_tensor(user) or not user.users) for user in node.users
+    )
     return takes and gives and not node.meta.get("unbacked_bindings")
+
+
+def _is_tensor(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
 
 
 def _is_item(node: Node) -> bool:

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import ExportedProgram
 
+import burnish
 from burnish.frontend.torch.check_sizes import run_program
 from burnish.frontend.torch.decompose import operators, prepare_program
 from burnish.frontend.torch.decompose_calls import decompose_calls
@@ -145,3 +146,13 @@ def test_prepared_programs_compute_what_the_module_does(function: Any) -> None:
     module = Calls(function)
     prepared = prepare_program(export(module))
     torch.testing.assert_close(run_program(prepared, [X])[0], module(X))
+
+
+def test_a_result_that_is_a_list_is_taken_apart() -> None:
+    class Boxes(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            counts, edges = torch.histogramdd(x, [2, 3])
+            return counts, *edges
+
+    x = torch.rand(7, 2)
+    torch.testing.assert_close(burnish.compile(Boxes(), (x,))(x), Boxes()(x))

@@ -89,5 +89,7 @@ class Twice(nn.Module):
 
 
 def test_a_written_buffer_of_two_names_is_refused() -> None:
-    with pytest.raises(FrontendError, match="has two names, as a buffer of a module that stands in two"):
+    with pytest.raises(
+        FrontendError, match="has two names, as a buffer of a module that stands in two"
+    ):
         burnish.compile(Twice().eval(), (torch.ones(2, 2),))
