@@ -94,6 +94,7 @@ _PUBLIC = {
 for a module itself."""
 
 _ELSEWHERE = {
+    "BurnishError": "burnish.errors.BurnishError",
     "Call": "burnish.graph.Call",
     "DataType": 'a string, such as "float32"',
     "DataflowBlock": "burnish.graph.BindingBlock, with is_dataflow",

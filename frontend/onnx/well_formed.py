@@ -8,6 +8,7 @@ call alone; this never is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -44,11 +45,14 @@ class _Rules:
 
     def graph(self, graph: GraphProto, around: frozenset[str], where: str = "") -> None:
         names = [v.name for v in graph.input]
-        twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
-        if twice is not None:
-            raise FrontendError(f"two inputs of {where or 'the model'} are called {twice!r}.")
         weights = [t.name for t in graph.initializer]
         weights += [t.values.name for t in graph.sparse_initializer]
+        for what, given in (("inputs", names), ("initializers", weights)):
+            twice = [n for n, count in Counter(given).items() if count > 1]
+            if twice:
+                raise FrontendError(
+                    f"two {what} of {where or 'the model'} are called {twice[0]!r}."
+                )
         outputs = [o.name for o in graph.output]
         self.nodes(graph.node, [*names, *weights], outputs, where or "the model's output", around)
 
@@ -109,6 +113,10 @@ class _Rules:
 
 def _verify_attributes(node: NodeProto, schema: Any) -> None:
     held = {a.name: a for a in node.attribute}
+    unknown = next((n for n in held if n not in schema.attributes and not n.startswith("__")), None)
+    if unknown is not None:
+        known = nearest(unknown, list(schema.attributes))
+        raise _invalid(node, f"it has no attribute {unknown!r} in this version.{known}")
     for name, rule in schema.attributes.items():
         if name not in held:
             if rule.required:

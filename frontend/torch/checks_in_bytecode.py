@@ -38,6 +38,7 @@ def checks_in_bytecode() -> Iterator[None]:
     places: tuple[tuple[Any, str, Callable[..., Any]], ...] = (
         (symbolic_shapes, "expect_true", _keeping),
         (symbolic_convert, "guard_bool", _answering),
+        (symbolic_convert, "_detect_and_normalize_assert_statement", _refusing),
         (SymNodeVariable, "evaluate_expr", _answering),
         (BuiltinVariable, "call_not_", _negating),
     )
@@ -59,13 +60,25 @@ def _keeping(expect_true: Callable[..., bool]) -> Callable[..., bool]:
         reader = _reader(asker)
         if reader is None or "value" not in asker.f_locals or not _is_of_data(holds):
             return expect_true(holds, *args)
-        if are_caught(_places(reader)):
-            raise UserError(UserErrorType.ANTI_PATTERN, "an assertion of data that is caught")
         _check(reader, asker.f_locals["value"], truth=True)
         # torch puts a constant in the place of what is equal to it, and then checks nothing.
         return type(holds.node.expr).__name__ == "Equality" or expect_true(holds, *args)
 
     return kept
+
+
+def _refusing(find_assert: Callable[..., bool]) -> Callable[..., bool]:
+    """torch's function that knows assertions, whose errors code may catch."""
+
+    def found(reader: Any, *args: Any) -> bool:
+        if not find_assert(reader, *args):
+            return False
+        value = sys._getframe(1).f_locals.get("value")
+        if not value.is_python_constant() and are_caught(_places(reader)):
+            raise UserError(UserErrorType.ANTI_PATTERN, "an assertion of data that is caught")
+        return True
+
+    return found
 
 
 def _answering(truth: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,7 +142,8 @@ def _places(reader: Any) -> list[tuple[CodeType, int]]:
 
 def _check(reader: Any, value: Any, *, truth: bool) -> None:
     """Have the program check that a value has a truth."""
-    place = f"{Path(reader.f_code.co_filename).name}:{reader.current_instruction.positions.lineno}"
+    line = getattr(reader.current_instruction.positions, "lineno", None)
+    place = f"{Path(reader.f_code.co_filename).name}:{line or reader.f_code.co_firstlineno}"
     create = reader.output.create_proxy
     flag = create("call_function", torch.scalar_tensor, (value.as_proxy(),), {"dtype": torch.bool})
     if not truth:

@@ -369,4 +369,14 @@ def may_be_caught() -> bool:
     return _may_be_caught(_asking_frame())
 
 
-__all__ = ["ChecksOfData", "are_caught", "may_be_caught", "wrong_truth"]
+def caught_at() -> str | None:
+    """Where the model stands, if it may catch what is raised there."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != _EXPORT:
+        if not frame.f_code.co_filename.startswith((_TORCH, _HERE)):
+            return _place(frame) if _may_be_caught(frame) else None
+        frame = frame.f_back
+    return None
+
+
+__all__ = ["ChecksOfData", "are_caught", "caught_at", "may_be_caught", "wrong_truth"]

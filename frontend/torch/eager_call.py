@@ -67,10 +67,10 @@ def tensors_of(module: torch.nn.Module) -> list[torch.Tensor]:
 def own_values(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
     """Afterwards tensors have the values that they had before, those that have any."""
     held = {id(x): x for x in tensors if _has_values(x)}
-    plain = [_once(x) for x in held.values() if _is_plain(x)]
+    plain = [_once(x) for x in held.values() if is_plain(x)]
     kept = [(x, x.clone()) for x in plain]
     # Of others torch may have no comparison, but it counts what is written.
-    others = [x for x in held.values() if not _is_plain(x) and not x.is_inference()]
+    others = [x for x in held.values() if not is_plain(x) and not x.is_inference()]
     counted = [(x, x._version, x.detach().clone()) for x in others]
     try:
         yield
@@ -90,9 +90,9 @@ def _has_values(x: torch.Tensor) -> bool:
     return not (isinstance(x, FakeTensor) or x.is_meta or is_lazy(x))
 
 
-def _is_plain(x: torch.Tensor) -> bool:
+def is_plain(x: torch.Tensor) -> bool:
     """Whether elements lie in memory by strides, and so have values that can be compared."""
-    is_strided = x.layout is torch.strided and not x.is_nested
+    is_strided = x.layout is torch.strided and not x.is_nested and not x.is_quantized
     return is_strided and not is_traceable_wrapper_subclass(x)
 
 

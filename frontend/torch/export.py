@@ -61,12 +61,14 @@ from .scripted_modules import (
 from .size_builtins import SizeBuiltins, namespaces_around, namespaces_at, namespaces_of
 from .size_functions import SeveralNames, SizeFunctions
 from .surroundings import (
+    drop_failed_calls,
     failing_calls,
     named_keywords,
     paths_of_examples,
     quiet_torch,
     size_oblivious,
 )
+from .swallowed_looks import no_look_swallowed
 from .traced_data import traced_data
 from .unsaid_guards import check_guards, short_sizes
 from .written_tensors import keep_written
@@ -125,10 +127,21 @@ def export_module(
     with without_gradients(module_of(module)):
         try:
             return _export_module(module, args, kwargs, dynamic_shapes)
-        except DiffersError:
-            namespaces = namespaces_around(module_of(module))
-        with SizeBuiltins(namespaces):
-            return _export_module(module, args, kwargs, dynamic_shapes)
+        except FrontendError as error:
+            # Types are others while a module is traced; its own code asserts what they are.
+            asks_types = isinstance(error.__cause__, _TAKES_NO_SIZES)
+            if not asks_types and not isinstance(error, DiffersError):
+                raise
+            refused = error
+        found = [
+            *namespaces_around(module_of(module)),
+            *namespaces_at(refused.__cause__ or refused),
+        ]
+        try:
+            with SizeBuiltins(found):
+                return _export_module(module, args, kwargs, dynamic_shapes)
+        except BurnishError:
+            raise refused from refused.__cause__
 
 
 def _export_module(
@@ -276,6 +289,7 @@ def _exporter(
     def attempt(strict: bool = False) -> ExportedProgram:
         # Each attempt starts with the module as it is: a cache would keep tensors without values.
         with (
+            no_look_swallowed(),
             own_values(tensors_of(module)),
             empty_buffers_aside(module),
             own_attributes(module) as written,
@@ -289,6 +303,7 @@ def _exporter(
                 strict=strict,
                 **options,
             )
+        drop_failed_calls(program)
         check_guards(program, plan)
         plan.scripted = tuple(written)
         return program

@@ -14,12 +14,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch.nn.parameter import is_lazy
 
 
 @contextmanager
 def without_gradients(module: torch.nn.Module) -> Iterator[None]:
     """In the context no parameter that was made under ``torch.inference_mode`` wants gradients."""
-    changed = [p for p in module.parameters() if p.is_inference() and p.requires_grad]
+    changed = [
+        p for p in module.parameters() if not is_lazy(p) and p.is_inference() and p.requires_grad
+    ]
     _want(changed, is_wanted=False)
     try:
         yield

@@ -6,7 +6,8 @@ Python has an ``int()`` and a ``len()`` give one of its integers, and no class o
 one. So these names mean, in the files that the classes of a module stand in and while it is
 exported, what is here. ``int(n / 4)`` is ``n // 4`` then, of which torch knows how often it fits.
 Of anything but named sizes and tensors without values they are Python's, where they are called or
-asked about; as types (``dtype=float``) they are others, for every thread that runs these files.
+asked about; as types (``dtype=float``, what ``type(3)`` is) they are others, for every thread that
+runs these files.
 """
 
 from __future__ import annotations
@@ -61,15 +62,13 @@ def namespaces_of(module: nn.Module) -> list[dict[str, Any]]:
 
 
 def namespaces_around(module: nn.Module) -> list[dict[str, Any]]:
-    """Those of the packages that a module and what is in it are written in, and of functions that
-    have names there."""
+    """Those of the files that a module and what is in it are written in, and of the functions that
+    have names there, or are attributes."""
     own = namespaces_of(module)
-    roots = {str(names.get("__name__")).partition(".")[0] for names in own}
-    roots.discard(__package__.partition(".")[0])
-    files = [vars(m) for f, m in list(sys.modules.items()) if f.partition(".")[0] in roots]
-    functions = [x for names in own for x in list(names.values()) if isinstance(x, FunctionType)]
+    places = [*own, *[vars(part) for part in module.modules()]]
+    functions = [x for names in places for x in list(names.values()) if isinstance(x, FunctionType)]
     others = [f.__globals__ for f in functions if not _is_ours(f.__module__ or "builtins")]
-    return list({id(names): names for names in (*own, *files, *others)}.values())
+    return list({id(names): names for names in (*own, *others)}.values())
 
 
 def namespaces_at(error: BaseException) -> list[dict[str, Any]]:
@@ -143,10 +142,11 @@ class _Float(metaclass=_Number):
     kind, named, kept = float, torch.SymFloat, staticmethod(torch.sym_float)
 
 
-class _Types(type):
-    """``type``, whose calls give what tensors and named sizes are when a module runs."""
+class _Type:
+    """``type``, whose calls give what tensors and named sizes are when a module runs. All else is
+    Python's: its attributes, and classes that are derived of it."""
 
-    def __call__(cls, *args: Any, **options: Any) -> Any:
+    def __call__(self, *args: Any, **options: Any) -> Any:
         if len(args) != 1 or options:
             return type(*args, **options)
         (value,) = args
@@ -154,21 +154,26 @@ class _Types(type):
             return nn.Parameter if isinstance(value, nn.Parameter) else Tensor
         return _NAMED.get(type(value), type(value))
 
-    def __instancecheck__(cls, value: Any) -> bool:
+    def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, type)
 
-    def __subclasscheck__(cls, other: type) -> bool:
+    def __subclasscheck__(self, other: type) -> bool:
         return issubclass(other, type)
 
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or other is type
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (type,)
 
-    def __hash__(cls) -> int:
+    def __getitem__(self, item: Any) -> Any:
+        return type[item]
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is type
+
+    def __hash__(self) -> int:
         return hash(type)
 
-
-class _Type(metaclass=_Types):
-    pass
+    def __getattribute__(self, name: str) -> Any:
+        return getattr(type, name) if hasattr(type, name) else super().__getattribute__(name)
 
 
 _NAMED: dict[type, Any] = {
@@ -202,7 +207,7 @@ _TABLE: dict[str, Any] = {
     "int": _Integer,
     "float": _Float,
     "len": _len,
-    "type": _Type,
+    "type": _Type(),
     "max": _extreme(max, torch.sym_max),
     "min": _extreme(min, torch.sym_min),
 }

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.backends.opt_einsum as opt_einsum
 import torch.fx.experimental._config as symbolic_config
-from torch.export import _trace
+from torch.export import ExportedProgram, _trace
 from torch.fx import Tracer
 
 from .dynamic_shapes import ExportPlan
@@ -133,7 +133,17 @@ def failing_calls() -> Iterator[None]:
         Tracer.call_module = call  # type: ignore[method-assign]
 
 
+def drop_failed_calls(program: ExportedProgram) -> None:
+    """Take out the operators that raised while they were traced, where the model caught that."""
+    for node in reversed(program.graph.nodes):
+        returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+        if returns and node.meta.get("val") is None and not node.users:
+            program.graph.erase_node(node)
+    program.graph_module.recompile()
+
+
 __all__ = [
+    "drop_failed_calls",
     "failing_calls",
     "named_keywords",
     "paths_of_examples",

@@ -57,6 +57,8 @@ CONDITION = (info("x", ["n"]), info("c", [], TensorProto.BOOL), info("m", [], Te
             "Relu that makes 'a' makes it: nodes have to stand behind",
         ),
         ([node("Add", ["x", "o"], ["o"])], "and none may need its own"),
+        ([node("Relu", ["x"], ["o"], alpha=1.0)], "has no attribute 'alpha' in this version"),
+        ([node("ReduceSum", ["x"], ["o"], axes=[0])], "has no attribute 'axes' in this version"),
         ([RELU, node("Neg", ["x"], ["a"])], "the Neg that makes 'a': 'a' is made twice"),
         ([node("Relu", ["x"], ["x"])], "'x' is made twice, or is an input"),
         ([node("Add", ["x"], ["o"])], "expected 2 inputs or more, found no 'B' among ['x']"),
@@ -117,3 +119,11 @@ def test_names_of_branches_are_their_own() -> None:
     for flag, expected in ((True, -np.maximum(x, 0)), (False, np.exp(np.maximum(x, 0)))):
         found = compiled({"x": x, "c": np.array(flag)})
         np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_two_initializers_of_one_name() -> None:
+    broken = model([node("Add", ["x", "w"], ["o"])])
+    for value in (1.0, 2.0):
+        broken.graph.initializer.append(helper.make_tensor("w", TensorProto.FLOAT, [1], [value]))
+    with pytest.raises(FrontendError, match="two initializers of the model are called 'w'"):
+        burnish.compile(broken)

@@ -10,6 +10,7 @@ from torch import nn
 
 import burnish
 from burnish.frontend.torch.inference_tensors import without_gradients
+from burnish.support.errors import FrontendError
 
 
 class Net(nn.Module):
@@ -63,3 +64,8 @@ def test_parameters_want_again_what_they_wanted_after_an_error() -> None:
     with pytest.raises(ValueError, match="stop"):
         stopped()
     assert all(p.requires_grad for p in net.parameters())
+
+
+def test_lazy_modules_are_refused_by_name() -> None:
+    with pytest.raises(FrontendError, match="uninitialized parameter"):
+        burnish.compile(nn.LazyLinear(4), (torch.rand(2, 3),))
