@@ -73,7 +73,7 @@ def _refusing(find_assert: Callable[..., bool]) -> Callable[..., bool]:
     def found(reader: Any, *args: Any) -> bool:
         if not find_assert(reader, *args):
             return False
-        value = sys._getframe(1).f_locals.get("value")
+        value: Any = sys._getframe(1).f_locals.get("value")
         if not value.is_python_constant() and are_caught(_places(reader)):
             raise UserError(UserErrorType.ANTI_PATTERN, "an assertion of data that is caught")
         return True

@@ -63,6 +63,7 @@ from .size_functions import SeveralNames, SizeFunctions
 from .surroundings import (
     drop_failed_calls,
     failing_calls,
+    formatted_numbers,
     named_keywords,
     paths_of_examples,
     quiet_torch,
@@ -342,6 +343,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             named_keywords(module, plan),
             paths_of_examples(),
             failing_calls(),
+            formatted_numbers(),
             own_gradients(module),
             scripts_alone(module),
         ):

@@ -22,7 +22,6 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import TensorArgument
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
@@ -102,7 +101,7 @@ def with_graph(program: ExportedProgram, graph: Graph) -> ExportedProgram:
     results = graph.output_node().args[0]
     assert isinstance(results, (tuple, list))
     outputs = [
-        replace(spec, arg=TensorArgument(result.name)) if isinstance(result, Node) else spec
+        replace(spec, arg=replace(spec.arg, name=result.name)) if isinstance(result, Node) else spec
         for spec, result in zip(program.graph_signature.output_specs, results, strict=True)
     ]
     made._graph_signature = replace(program.graph_signature, output_specs=outputs)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 from torch.jit import ScriptModule
 
-_OWN = frozenset({*vars(nn.Module()), "_flat_weights", "forward"})
+_OWN = frozenset({*vars(nn.Module()), "_flat_weights", "_flat_weight_refs", "forward"})
 """Attributes that torch keeps its own books in. A recurrent layer lists its weights anew."""
 _HOOKS = tuple([name for name in vars(nn.Module()) if name.endswith("_hooks")])
 _LEAVES = (Tensor, str, bytes, int, float, complex, type(None), torch.dtype, torch.Size)

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 import torch.backends.opt_einsum as opt_einsum
 import torch.fx.experimental._config as symbolic_config
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram, _trace
 from torch.fx import Tracer
 
@@ -112,6 +114,25 @@ def _example_size(size: Any) -> int:
 
 
 @contextlib.contextmanager
+def formatted_numbers() -> Iterator[None]:
+    """What is known when a model runs alone has a text in every format (``f"{x.max():.3f}"`` in
+    what a module prints): its name."""
+    numbers: tuple[Any, ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    kinds = (*numbers, FakeTensor, FunctionalTensor)
+    held = [kind.__dict__.get("__format__") for kind in kinds]
+    for kind in kinds:
+        kind.__format__ = lambda self, form: str(self)
+    try:
+        yield
+    finally:
+        for kind, own in zip(kinds, held, strict=True):
+            if own is None:
+                del kind.__format__
+            else:
+                kind.__format__ = own
+
+
+@contextlib.contextmanager
 def failing_calls() -> Iterator[None]:
     """Lets a module try to call another and catch what that raises (``except TypeError``): torch's
     tracer would count what follows as inside of the other."""
@@ -145,6 +166,7 @@ def drop_failed_calls(program: ExportedProgram) -> None:
 __all__ = [
     "drop_failed_calls",
     "failing_calls",
+    "formatted_numbers",
     "named_keywords",
     "paths_of_examples",
     "quiet_torch",

@@ -156,3 +156,15 @@ def test_a_result_that_is_a_list_is_taken_apart() -> None:
 
     x = torch.rand(7, 2)
     torch.testing.assert_close(burnish.compile(Boxes(), (x,))(x), Boxes()(x))
+
+
+def test_sizes_among_the_results_stay_numbers() -> None:
+    class Spread(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+            return x.var(0, correction=0), x.shape[0]
+
+    x = torch.rand(3, 4)
+    model = burnish.compile(Spread(), (x,), dynamic_shapes=({0: "b"},))
+    found = model(x[:2])
+    assert type(found[1]) is int
+    torch.testing.assert_close(found, Spread()(x[:2]))

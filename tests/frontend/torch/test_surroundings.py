@@ -109,3 +109,17 @@ def test_what_torch_logs_of_an_error_is_said_once(
     printed = capfd.readouterr().err
     assert "Traceback" not in printed
     assert "def forward" not in printed, "the graph of what was traced until then"
+
+
+class Tells(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print(f"{x.shape[0]:03d} {x.max().item():.3f} {x.mean():.3f}")
+        return x * 2
+
+
+def test_a_module_may_print_formatted_values() -> None:
+    x = torch.rand(3, 4)
+    for shapes in (None, ({0: "n"},)):
+        assert torch.equal(burnish.compile(Tells(), (x,), dynamic_shapes=shapes)(x), x * 2)
+    for kind in (torch.SymInt, torch.SymFloat):
+        assert "__format__" not in vars(kind)
