@@ -219,16 +219,12 @@ def is_known(context: Context, node: NodeProto) -> bool:
         operator_name(node) in REGISTRY
         or (context.fallback is not None and context.fallback.can_run(node))
         or _local(context, node) is not None
-        or _has_function(_schema(context, node))
+        or _has_function(schema_of(node, context.opsets))
     )
 
 
 def _local(context: Context, node: NodeProto) -> FunctionProto | None:
     return context.functions.get((node.domain, node.op_type, node.overload))
-
-
-def _schema(context: Context, node: NodeProto) -> Any:
-    return schema_of(node, context.opsets)
 
 
 def _has_function(schema: Any) -> bool:
@@ -238,7 +234,7 @@ def _has_function(schema: Any) -> bool:
 def _function(context: Context, node: NodeProto) -> FunctionProto | None:
     """The function that a node calls: of the model, or that ONNX defines its operator by."""
     local = _local(context, node)
-    schema = _schema(context, node)
+    schema = schema_of(node, context.opsets)
     if local is not None or not _has_function(schema):
         return local
     if schema.has_function:
@@ -273,7 +269,7 @@ def _call(context: Context, node: NodeProto, function: FunctionProto) -> list[Va
         for i, name in enumerate(function.input)
     }
     attributes = {a.name: a for a in function.attribute_proto}
-    schema = None if _local(context, node) else _schema(context, node)
+    schema = None if _local(context, node) else schema_of(node, context.opsets)
     for name, known in schema.attributes.items() if schema is not None else ():
         if known.default_value.name:
             attributes[name] = known.default_value

@@ -17,8 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...support.errors import FrontendError
-
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+from .numbers_of_data import SYMBOLIC
 
 
 @dataclass(frozen=True)
@@ -60,10 +59,10 @@ class _Reader:
         self.inside: list[Any] = []
 
     def read(self, value: Any, path: str) -> Any:
-        if isinstance(value, _SYMBOLIC):
+        if isinstance(value, SYMBOLIC):
             known = _known(value)
             value = value if known is None else known
-        if isinstance(value, (torch.Tensor, *_SYMBOLIC)):
+        if isinstance(value, (torch.Tensor, *SYMBOLIC)):
             self.leaves.append(value)
             self.paths.append(path)
             return _Leaf(len(self.leaves) - 1)

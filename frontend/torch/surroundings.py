@@ -19,6 +19,7 @@ from torch.fx import Tracer
 
 from .dynamic_shapes import ExportPlan
 from .known_types import replaced_forward
+from .numbers_of_data import SYMBOLIC
 
 _LOGGERS = (
     "torch._guards", "torch._subclasses.fake_tensor", "torch.export._trace",
@@ -117,8 +118,7 @@ def _example_size(size: Any) -> int:
 def formatted_numbers() -> Iterator[None]:
     """What is known when a model runs alone has a text in every format (``f"{x.max():.3f}"`` in
     what a module prints): its name."""
-    numbers: tuple[Any, ...] = (torch.SymInt, torch.SymFloat, torch.SymBool)
-    kinds = (*numbers, FakeTensor, FunctionalTensor)
+    kinds: tuple[Any, ...] = (*SYMBOLIC, FakeTensor, FunctionalTensor)
     held = [kind.__dict__.get("__format__") for kind in kinds]
     for kind in kinds:
         kind.__format__ = lambda self, form: str(self)
