@@ -178,7 +178,8 @@ def _agrees(
     *,
     if_program_fails: bool | None,
 ) -> bool | None:
-    """Whether a program gives what the module gives; None where the module fails itself."""
+    """Whether a program gives what the module gives; None where the module fails itself, or gives
+    what cannot be compared."""
     args, kwargs = pytree.tree_unflatten(copied(list(leaves)), structure)
     with quiet_torch(), torch.no_grad():
         try:
@@ -194,9 +195,12 @@ def _agrees(
     if not all(is_plain(x) for x in expected if isinstance(x, torch.Tensor)):
         return None
     rounds = any(_is_half(n.meta.get("val")) for n in program.graph.nodes)
-    return len(found) == len(expected) and all(
-        _agree(a, b, rounds=rounds) for a, b in zip(found, expected, strict=True)
-    )
+    if len(found) != len(expected):
+        return False
+    try:
+        return all(_agree(a, b, rounds=rounds) for a, b in zip(found, expected, strict=True))
+    except (RuntimeError, TypeError):  # what torch does not compare
+        return None
 
 
 def _reads_data(program: ExportedProgram) -> bool:
