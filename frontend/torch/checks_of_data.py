@@ -293,9 +293,11 @@ def _code_of(code: CodeType) -> _Code:
 def _asking_frame() -> FrameType | None:
     """Where the model's own code stands."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith((_TORCH, _HERE)):
+    while frame is not None and frame.f_code.co_filename != _EXPORT:
+        if not frame.f_code.co_filename.startswith((_TORCH, _HERE)):
+            return frame
         frame = frame.f_back
-    return frame
+    return None
 
 
 def _is_harmless(ins: dis.Instruction, names: Container[str]) -> bool:
@@ -371,12 +373,8 @@ def may_be_caught() -> bool:
 
 def caught_at() -> str | None:
     """Where the model stands, if it may catch what is raised there."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != _EXPORT:
-        if not frame.f_code.co_filename.startswith((_TORCH, _HERE)):
-            return _place(frame) if _may_be_caught(frame) else None
-        frame = frame.f_back
-    return None
+    frame = _asking_frame()
+    return _place(frame) if frame is not None and _may_be_caught(frame) else None
 
 
 __all__ = ["ChecksOfData", "are_caught", "caught_at", "may_be_caught", "wrong_truth"]

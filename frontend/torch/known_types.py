@@ -80,14 +80,18 @@ def _is_cache(kind: type) -> bool:
     return any(package == "transformers" and name.endswith("Cache") for package, name in bases)
 
 
-def _register_object(kind: type) -> None:
+def _register(kind: type, flatten: Any, unflatten: Any, flatten_with_keys: Any) -> None:
     pytree.register_pytree_node(
         kind,
-        flatten_object,
-        unflatten_object,
+        flatten,
+        unflatten,
         serialized_type_name=f"{kind.__module__}.{kind.__qualname__}",
-        flatten_with_keys_fn=flatten_object_with_paths,
+        flatten_with_keys_fn=flatten_with_keys,
     )
+
+
+def _register_object(kind: type) -> None:
+    _register(kind, flatten_object, unflatten_object, flatten_object_with_paths)
 
 
 def _register_cache(kind: type) -> None:
@@ -95,19 +99,15 @@ def _register_cache(kind: type) -> None:
     recurrences and convolutions, and windows that have left tokens behind, by their attributes."""
     theirs = importlib.import_module("transformers.integrations.executorch")
 
-    def flatten(cache: Any) -> tuple[list[Any], Any]:
-        if not _is_keys_and_values(cache):
-            return flatten_object(cache)
-        known = theirs._get_cache_dict(cache), theirs._get_dynamic_cache_layout(cache)
-        parts, context = theirs._flatten_cache_dict(*known)
-        return list(parts), context
+    def flattening(as_lists: Callable[..., Any], as_object: Callable[..., Any]) -> Any:
+        def flatten(cache: Any) -> tuple[list[Any], Any]:
+            if not _is_keys_and_values(cache):
+                return as_object(cache)
+            known = theirs._get_cache_dict(cache), theirs._get_dynamic_cache_layout(cache)
+            parts, context = as_lists(*known)
+            return list(parts), context
 
-    def flatten_with_keys(cache: Any) -> tuple[list[tuple[Any, Any]], Any]:
-        if not _is_keys_and_values(cache):
-            return flatten_object_with_paths(cache)
-        known = theirs._get_cache_dict(cache), theirs._get_dynamic_cache_layout(cache)
-        parts, context = theirs._flatten_cache_dict_with_keys(*known)
-        return list(parts), context
+        return flatten
 
     def unflatten(parts: Iterable[Any], context: Any) -> Any:
         if not isinstance(context, list):
@@ -116,12 +116,11 @@ def _register_cache(kind: type) -> None:
             return kind()  # of the numbers of leaves, which a layer cannot be updated with
         return theirs._unflatten_dynamic_cache(parts, context)
 
-    pytree.register_pytree_node(
+    _register(
         kind,
-        flatten,
+        flattening(theirs._flatten_cache_dict, flatten_object),
         unflatten,
-        serialized_type_name=f"{kind.__module__}.{kind.__name__}",
-        flatten_with_keys_fn=flatten_with_keys,
+        flattening(theirs._flatten_cache_dict_with_keys, flatten_object_with_paths),
     )
 
 
