@@ -30,8 +30,9 @@ from ...support.errors import CodegenError, InternalError
 from ...support.node import Node, children
 from ...support.target import Target
 from ..buffer import Buffer
-from ..expr import AccessPtr, BufferLoad, Expr, IntImm, Let, Var
+from ..expr import AccessPtr, BufferLoad, Call, Cast, Expr, IntImm, Let, Var
 from ..function import PrimFunc
+from ..intrinsics import DOTS
 from ..lowering.lower_blocks import NON_TEMPORAL
 from ..lowering.pipeline import LoweredFunc
 from ..lowering.plan_allocations import STORAGE
@@ -94,9 +95,13 @@ class _Region:
     """The indices of the accesses of each register buffer."""
     parallel: dict[int, _Region] = field(default_factory=dict)
     """The bodies of the parallel loops inside."""
+    calls: set[str] = field(default_factory=set)
+    """The intrinsics that are called inside, by name."""
+    casts: set[str] = field(default_factory=set)
+    """What elements are made of others, by dtype."""
 
 
-_NOTED = frozenset({AccessPtr, BufferLoad, BufferStore, For, LetStmt, Let, Allocate})
+_NOTED = frozenset({AccessPtr, BufferLoad, BufferStore, Call, Cast, For, LetStmt, Let, Allocate})
 """The nodes, besides Vars, that a scan notes something of; of the others, which are most, it wants
 the nodes below."""
 
@@ -141,6 +146,10 @@ class _Scan:
             case AccessPtr():
                 if n.is_written:
                     self.region.written.add(id(n.buffer))
+            case Call(op):
+                self.region.calls.add(op)
+            case Cast():
+                self.region.casts.add(n.dtype.scalar)
             case For():
                 self.inside.add(id(n.var))
                 if n.kind == "parallel":
@@ -162,6 +171,8 @@ class _Scan:
         self.region.parallel[id(loop)] = body
         self.region.written |= body.written
         self.region.storage |= body.storage
+        self.region.calls |= body.calls
+        self.region.casts |= body.casts
         self.used |= {id(v): v for v in body.scalars}
         for buffer in body.buffers:
             if body.storage.get(id(buffer)) != "thread":
@@ -202,7 +213,8 @@ class FunctionEmitter:
         """Emit the kernel and all it consists of."""
         region = _Scan(self.func.body).region
         self.storage = region.storage
-        self.halves = kept_of(self.func.body)
+        if "bfloat16" in region.casts:
+            self.halves = kept_of(self.func.body)
         self._check_buffers(region)
         entry = declare(self.module, self.symbol, KERNEL_TYPE, internal=False)
         for arg, name in zip(entry.args, ("args", "dims", "workspace", "rt"), strict=True):
@@ -301,7 +313,9 @@ class FunctionEmitter:
         emitter.has_gather = emitter.has_scatter = emitter.has_scale = known.masks
         if self.target.is_x86 and not (keeps_constants(known) or known.fma):
             emitter.stepwise = self.target.vector_bits
-        emitter.holds_constants = self.target.is_x86 and keeps_constants(known)
+        emitter.holds_constants = (
+            self.target.is_x86 and keeps_constants(known) and bool(region.calls & DOTS.keys())
+        )
         emitter.imported = self.imported
         emitter.dot_unit = dot_unit(self.target)
         emitter.pair_unit = pair_unit(self.target)

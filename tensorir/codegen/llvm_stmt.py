@@ -74,7 +74,8 @@ class StmtEmitter(TileEmitter):
                 self.stmt(body)
             case Allocate(_, body):
                 # The function made its memory at entry.
-                around, self.in_tile = self.in_tile, self.in_tile or _is_tile_of_dots(s)
+                around = self.in_tile
+                self.in_tile = around or (self.holds_constants and _is_tile_of_dots(s))
                 self.stmt(body)
                 self.in_tile = around
             case Evaluate(value):

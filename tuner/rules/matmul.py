@@ -41,6 +41,7 @@ from ..tiling.blocking import (
     best_way,
     copy_rows,
     group_sizes,
+    iterations_ahead,
     reads_across,
     ways_of_rows,
 )
@@ -230,7 +231,7 @@ def _best_distance(product: Product, target: Target, before: Any) -> int:
 class ProductDecisions(Decisions):
     """How one product is tiled and blocked: a tile of ``rows`` x ``vectors``, steps of k that are
     written out, whether W is ``packed``, the copy of X's rows, the panels of a ``group`` that is
-    the outer loop (0: none), and how far ``ahead`` is read (see ``blocking``)."""
+    the outer loop (0: none), and how far ``ahead`` is read (see ``best_distance``)."""
 
     vectors: int = choice(lambda p, t, d: VECTORS, lambda p, t, d: p.best_tile(t).vectors)
     rows: int = choice(
@@ -316,9 +317,8 @@ def schedule_product(
             packing = compute_panels(sch, packing, producer, reduce)
     inner = roles.inner_count(block)
     tiling = _Tiling(packed, columns, inner, outer, target)
-    tile = RegisterTile(
-        max(1, tile_rows // inner), (vectors, lanes), unroll, decisions.ahead, reduce
-    )
+    ahead = iterations_ahead(decisions.ahead, unroll)
+    tile = RegisterTile(max(1, tile_rows // inner), (vectors, lanes), unroll, ahead, reduce)
     shared: list[str] = []
     for blocks, own in parts_of_rows(sch, (matmul.block, *stored), outer, tile):
         shared += _tile_part(sch, blocks, own, tiling)

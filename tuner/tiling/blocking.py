@@ -29,7 +29,7 @@ from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .panels import copy_read, is_layout_free, producer_of, runs_over_layout
 from .sharing import GROUPS, points_of, share
 from .tile_model import TileShape, cycles_of_step, has_short_steps
-from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor, steps_unrolled
+from .tiles import CACHE_SHARE, MOST_STEPS, NEXT, bytes_of, divisor
 
 MOST_PANELS = 8
 """Panels of a group."""
@@ -41,7 +41,7 @@ IDLE_PANELS = 32
 STEPS = 4
 """Steps of k that a row of a sliver has side by side."""
 AHEAD = 3
-"""Iterations of the loop over k that a tile is asked for before it is read."""
+"""How far before it is read a tile is asked for, in ``MOST_STEPS`` steps of k."""
 FEWEST_TURNS = 4
 """Tiles of rows from which on each asks for a part of the next group of panels."""
 FAR_CYCLES = 90
@@ -83,9 +83,9 @@ def best_way(
 def best_distance(
     func: PrimFunc, matmul: Matmul, panel: int, tile_rows: int, tiles: int, target: Target
 ) -> int:
-    """How many iterations of the loop over k a product over panels of ``panel`` columns (0: W as it
-    is) asks ahead for X and W (0: never; ``NEXT``: W alone, a group before), where there are so
-    many ``tiles`` of ``tile_rows`` rows."""
+    """How far a product over panels of ``panel`` columns (0: W as it is) asks ahead for X and W, in
+    ``MOST_STEPS`` steps of k (0: never; ``NEXT``: W alone, a group before), where there are so many
+    ``tiles`` of ``tile_rows`` rows."""
     weights = bytes_of(matmul.w)
     share_of_l2 = FROM_L2 if panel else FROM_L2_STRIDED
     far = tiles > 1 and weights is not None and weights > share_of_l2 * target.l2_bytes
@@ -140,12 +140,17 @@ def best_group(
     return best if best < math.ceil(columns / panel) else 0
 
 
+def iterations_ahead(ahead: int, unroll: int) -> int:
+    """``best_distance`` in iterations of a loop over k that has ``unroll`` steps in each."""
+    return ahead if ahead == NEXT else ahead * MOST_STEPS // unroll
+
+
 def _streams(func: PrimFunc, matmul: Matmul, panel: int, tile_rows: int, target: Target) -> bool:
     """Whether to ask for the next group of panels during the work on one: each is read once from
     far away. What tiles ask for that take longer for a step of k is there in time by itself."""
     summed = _summed(block_named(func, matmul.block))
     sums = tile_rows * panel // target.vector_lanes(summed)
-    cycles = AHEAD * steps_unrolled(target, sums) * cycles_of_step(sums, target.instructions.ports)
+    cycles = AHEAD * MOST_STEPS * cycles_of_step(sums, target.instructions.ports)
     return cycles < FAR_CYCLES and is_layout_free(func, matmul.w.buffer)
 
 

@@ -27,6 +27,13 @@ CACHE_SHARE = 0.5
 NEXT = -1
 """In place of a distance: what the loops around will move on to."""
 
+MOST_STEPS = 4
+"""Steps of k that a tile of few sums has written out."""
+MANY_SUMS = 14
+"""Sums of a tile from which on a step is work enough. Adding its products takes seven cycles or
+more of two units; with its loads and the loop's own instructions it is issued in as many, by four
+in each."""
+
 
 def outlets(sch: Schedule, product: str) -> tuple[str, ...]:
     """The blocks that take a product's results out of registers, in order; see the module."""
@@ -77,10 +84,14 @@ def partition_together(
 
 
 def steps_unrolled(target: Target, sums: int) -> int:
-    """Steps of a tile of so many sums that are written out. Where a product needs a register of its
-    own before it is added, one: no registers are left to move sums and loads between steps."""
+    """Steps of a tile of so many sums that are written out. One where these alone keep the units
+    busy beside the loop's own instructions: more are as fast at best, LLVM may spill sums between
+    them, and they cost the compiler as often as they are written. One as well where a product needs
+    a register of its own before it is added: none are left to move sums and loads between steps."""
+    if sums >= MANY_SUMS:
+        return 1
     few = sums < target.vector_registers // 2
-    return 4 if target.instructions.fma or few else 1
+    return MOST_STEPS if target.instructions.fma or few else 1
 
 
 def store_tile(

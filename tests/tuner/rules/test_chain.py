@@ -59,7 +59,8 @@ def test_both_products_are_packed_and_summed_in_registers(target: Target) -> Non
     assembly = assembly_of(func, target)
     register = "zmm" if target is SKYLAKE else "ymm"
     sums = [x for x in assembly.splitlines() if "vfmadd231ps" in x and register in x]
-    assert len(sums) >= 96
+    # Two products of a step with many sums, or of four steps with a few.
+    assert len(sums) >= (48 if target is SKYLAKE else 96)
 
 
 def test_one_product_is_no_chain() -> None:

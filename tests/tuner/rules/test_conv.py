@@ -189,7 +189,7 @@ def test_a_small_group_is_a_part_of_a_register() -> None:
     assert "vgather" not in text
     blocks = re.split(r"(?m)^\.L\w+:", text)
     inner = max(blocks, key=lambda b: b.count("vfmadd"))
-    assert len(re.findall(r"vfmadd\w+\s.*%xmm\d+", inner)) == 14 * 4
+    assert len(re.findall(r"vfmadd\w+\s.*%xmm\d+", inner)) == 14
     assert "(%rsp)" not in inner.split("\tj")[0]
 
 
@@ -231,11 +231,12 @@ def layer(channels: int, width: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize(
-    ("target", "register", "fmas"), [(SKYLAKE, "zmm", 28 * 4), (HASWELL, "ymm", 12 * 4)]
+    ("target", "register", "fmas"), [(SKYLAKE, "zmm", 28), (HASWELL, "ymm", 12 * 4)]
 )
 def test_no_spills_in_the_inner_loop(target: Any, register: str, fmas: int) -> None:
     text = assembly_of(scheduled(layer(64, 56), target=target)[1], target)
-    # The loop with the most multiply-adds: four steps of depth for each sum of the tile.
+    # The loop with the most multiply-adds: a step of depth for each of many sums of the tile, four
+    # for each of a few.
     blocks = re.split(r"(?m)^\.L\w+:", text)
     inner = max(blocks, key=lambda b: b.count("vfmadd"))
     assert len(re.findall(rf"vfmadd\w+\s.*%{register}\d+", inner)) == fmas

@@ -204,7 +204,7 @@ def test_products_run_in_registers(target: object, register: str) -> None:
     loops = re.split(r"^\.LBB\S+:", text, flags=re.M)
     products = max(loops, key=lambda s: s.count("vfmadd231ps"))
     fmas = [line for line in products.splitlines() if "vfmadd231ps" in line and register in line]
-    assert len(fmas) >= 32
+    assert len(fmas) >= (16 if register == "zmm" else 32)
     # Neither sums nor transformed inputs go through memory between the products.
     assert "vmovaps\t%" not in products.split("vfmadd231ps")[1]
 
