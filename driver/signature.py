@@ -17,6 +17,7 @@ from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
 from .arrays import check_written, to_tensors, torch_kind, write_outputs
 from .runnable import check_runnable
+from .sources import input_parts
 from .threads import check_threads, runtime
 
 if TYPE_CHECKING:
@@ -233,6 +234,10 @@ def _key(x: Any, name: str) -> tuple[Any, ...]:
         return (type(x), *[(k, _key(item, f"{name}[{k!r}]")) for k, item in x.items()])
     if x is None or isinstance(x, (bool, int, float, complex, str)):
         return ("value", type(x), repr(x))
+    parts = input_parts(x)
+    if parts is not None:
+        leaves, structure = parts
+        return (structure, *[_key(leaf, f"part {i} of {name}") for i, leaf in enumerate(leaves)])
     raise ArgumentError(
         f"{name}: expected a tensor, an array, or a number; found {type(x).__name__}."
     )

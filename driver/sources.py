@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,17 @@ def is_torch_module(source: object) -> bool:
     """Whether ``source`` is an ``nn.Module``, whose signature depends on example inputs."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.nn.Module)
+
+
+def input_parts(x: object) -> tuple[Sequence[Any], Hashable] | None:
+    """What an input of a torch module holds, and what it is beside that, where its type is one that
+    torch takes apart or that ``frontend.torch`` tells it of: a dataclass, say, or a cache of
+    transformers."""
+    if "torch" not in sys.modules:
+        return None
+    from ..frontend.torch.known_types import taken_apart
+
+    return taken_apart(x)
 
 
 def check_kind(source: Any) -> None:

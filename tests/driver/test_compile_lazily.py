@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,28 @@ def test_a_lazy_model_compiles_once_a_signature() -> None:
     assert model.compilations == 2
     with pytest.raises(errors.ArgumentError, match="found object"):
         model(object())
+
+
+@dataclass
+class Pair:
+    x: torch.Tensor
+    n: int
+
+
+class OfPair(nn.Module):
+    def forward(self, pair: Pair) -> Pair:
+        return Pair(pair.x * pair.n, pair.n + 1)
+
+
+def test_a_lazy_model_takes_objects_that_hold_tensors() -> None:
+    model = burnish.compile(OfPair().eval())
+    x = torch.arange(3.0)
+    for n in (2, 2, 3):
+        found = model(Pair(x, n))
+        assert type(found) is Pair
+        assert torch.equal(found.x, x * n)
+        assert found.n == n + 1
+    assert model.compilations == 2
 
 
 # -- weights that change ---------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,12 @@ from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.signature import CompiledSignature, signature_key
 
 ONE = np.zeros((2, 3), np.float32)
+
+
+@dataclass
+class Pair:
+    x: torch.Tensor
+    n: float
 
 
 def key(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -50,6 +57,14 @@ def test_other_calls_have_other_keys(other: tuple[Any, ...]) -> None:
 
 def test_plain_values_count_with_their_type() -> None:
     assert len({key(v) for v in (1, 1.0, True, "1", None, -0.0, 0.0)}) == 7
+
+
+def test_an_object_that_holds_tensors_counts_with_all_that_it_is() -> None:
+    one = key(Pair(torch.zeros(2), 1))
+    assert key(Pair(torch.ones(2), 1)) == one
+    assert hash(key(Pair(torch.ones(2), 1))) == hash(one)
+    others = [Pair(torch.zeros(3), 1), Pair(torch.zeros(2), 2), Pair(torch.zeros(2), 1.0)]
+    assert len({one, *[key(other) for other in others]}) == 4
 
 
 def test_what_is_no_input_is_refused() -> None:
