@@ -6,12 +6,14 @@ background; ``loaded_model``, whose imports take as long, makes the model of it 
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..support.aligned import aligned_empty
+from ..support.errors import ArgumentError
 from ..support.keywords import hinted
 from ..vm.artifact import Artifact, open_artifact, read_image
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 @hinted
 def load(
-    path: str | Path,
+    path: str | os.PathLike[str],
     *,
     threads: int | None = None,
     target: Target | str | None = None,
@@ -35,10 +37,16 @@ def load(
     best. ``verify=False`` leaves out the comparison of the parts' hashes, which reads the whole
     file.
 
-    Raises ArtifactError for a file that is not whole, not a saved model or from a newer burnish,
-    and TargetError where it has no kernels that this machine can run.
+    Raises ArgumentError for what is no path, ArtifactError for a file that is not whole, not a
+    saved model or from a newer burnish, and TargetError where it has no kernels that this machine
+    can run.
     """
-    artifact = open_artifact(path, verify=verify)
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentError(
+            f"load takes the path of a file that model.save() wrote; found {type(path).__name__}. "
+            "Models of other libraries go to burnish.compile."
+        )
+    artifact = open_artifact(Path(path), verify=verify)
     model = _loaded(artifact, threads, target)
     artifact.finish_verifying()
     return model

@@ -17,7 +17,6 @@ from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
 from .arrays import check_written, to_tensors, torch_kind, write_outputs
 from .runnable import check_runnable
-from .sources import input_parts
 from .threads import check_threads, runtime
 
 if TYPE_CHECKING:
@@ -234,6 +233,8 @@ def _key(x: Any, name: str) -> tuple[Any, ...]:
         return (type(x), *[(k, _key(item, f"{name}[{k!r}]")) for k, item in x.items()])
     if x is None or isinstance(x, (bool, int, float, complex, str)):
         return ("value", type(x), repr(x))
+    from .sources import input_parts  # of modules of torch, which saved models do without
+
     parts = input_parts(x)
     if parts is not None:
         leaves, structure = parts

@@ -15,6 +15,7 @@ import torch
 
 import burnish
 from burnish.support.errors import (
+    ArgumentError,
     ArtifactError,
     BurnishError,
     TargetError,
@@ -89,6 +90,12 @@ def test_llvm_is_not_imported_where_it_has_told_about_the_machine(
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
         assert done.stdout.strip() == known
         np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.numpy())
+
+
+@pytest.mark.parametrize("found", [None, 3, b"model.brn", torch.nn.ReLU()])
+def test_what_is_no_path(found: Any) -> None:
+    with pytest.raises(ArgumentError, match=rf"path .* found {type(found).__name__}\."):
+        burnish.load(found)
 
 
 def test_a_description_that_somebody_made_up(small: Any, tmp_path: Path) -> None:
