@@ -258,6 +258,19 @@ def linspace(
     return torch.where(is_first_half, first + places * step, down).to(kind)
 
 
+@decomposes(
+    torch.ops.aten.linspace.Tensor_Tensor,
+    torch.ops.aten.linspace.Tensor_Scalar,
+    torch.ops.aten.linspace.Scalar_Tensor,
+)
+def linspace_of_tensors(
+    start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any
+) -> Tensor:
+    """Between tensors of one element, which are made of ``dtype`` first, as numbers are: torch's
+    own decomposition steps from fractions where the result is of integers."""
+    return linspace(start, end, steps, dtype=dtype)
+
+
 def logspace(
     start: Any,
     end: Any,

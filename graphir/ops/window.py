@@ -166,7 +166,6 @@ register(
 def _im2col(call: Call) -> Type:
     x = tensor(call, 0)
     n = _spatial_rank(call, x)
-    require_numbers(call, [x])
     kernel, strides = ints(call, "kernel", n, 1), ints(call, "strides", n, 1)
     padding, dilation = ints(call, "padding", 2 * n, 0), ints(call, "dilation", n, 1)
     batch, channels, spatial = parts_of(x.shape, last=True)

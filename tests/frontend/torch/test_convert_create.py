@@ -47,6 +47,22 @@ def test_sequences_are_constants() -> None:
     assert operators_of(import_function(lambda x: x + torch.arange(4), X)) == ["astype", "add"]
 
 
+def test_sequences_between_tensors() -> None:
+    whole = {"dtype": torch.int64}
+    check_all(
+        {
+            "two": lambda x: torch.linspace(x[0, 0], x[0, 1], 7),
+            "from a tensor": lambda x: torch.linspace(x[0, 0], 2, 5),
+            "to a tensor": lambda x: torch.linspace(-1.5, x[0, 0], 1),
+            # A fraction is an integer before anything is added to it.
+            "integers": lambda x: torch.linspace(4.3, x[0, 0] * 9, 50, **whole),
+            "integers between fractions": lambda x: torch.linspace(x[0, 0] * 9, 7.9, 23, **whole),
+            "logarithms": lambda x: torch.logspace(x[0, 0], x[0, 1], 4),
+        },
+        X,
+    )
+
+
 def test_triangles() -> None:
     check_all(
         {

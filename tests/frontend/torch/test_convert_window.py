@@ -226,3 +226,13 @@ def test_columns_of_windows_are_read_without_tables_of_places() -> None:
     columns = import_function(lambda x: F.unfold(x, 3, padding=1, dilation=2), x)
     assert operators_of(columns) == ["permute_dims", "im2col", "permute_dims", "reshape"]
     assert "im2col" in operators_of(import_function(lambda x: x.unfold(2, 4, 2), x))
+
+
+def test_columns_of_truth_values() -> None:
+    check_all(
+        {
+            "plain": lambda x: F.unfold(x > 0, 2),
+            "padded": lambda x: F.unfold(x > 0, 3, padding=(1, 2), stride=2),
+        },
+        X2,
+    )
