@@ -64,6 +64,7 @@ from .surroundings import (
     drop_failed_calls,
     failing_calls,
     formatted_numbers,
+    kept_conversions,
     named_keywords,
     paths_of_examples,
     quiet_torch,
@@ -344,6 +345,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             paths_of_examples(),
             failing_calls(),
             formatted_numbers(),
+            kept_conversions(),
             own_gradients(module),
             scripts_alone(module),
         ):
