@@ -46,7 +46,7 @@ def reduce(context: Context, node: Node) -> Atom:
 
 @converts(
     "aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim",
-    "aten.all.dims",
+    "aten.all.dims", "aten._is_all_true.default", "aten._is_any_true.default",
 )  # fmt: skip
 def truth(context: Context, node: Node) -> Atom:
     """The largest (smallest) of the truth values."""
@@ -54,7 +54,7 @@ def truth(context: Context, node: Node) -> Atom:
     dtype = context.type(x).dtype
     if not dtype.is_bool:
         x = context.op("not_equal", x, context.scalar(0, dtype))
-    result = _emit(context, "max" if base_name(node) == "any" else "min", x, *_axes(node))
+    result = _emit(context, "max" if "any" in base_name(node) else "min", x, *_axes(node))
     return context.cast(result, context.result_type(node).dtype)
 
 

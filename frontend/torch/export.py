@@ -64,6 +64,7 @@ from .surroundings import (
     drop_failed_calls,
     failing_calls,
     formatted_numbers,
+    kept_conversions,
     named_keywords,
     paths_of_examples,
     quiet_torch,
@@ -344,6 +345,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             paths_of_examples(),
             failing_calls(),
             formatted_numbers(),
+            kept_conversions(),
             own_gradients(module),
             scripts_alone(module),
         ):
@@ -468,12 +470,19 @@ def _with_looks(
         try:
             with SizeFunctions(), ExportableFunctions(module) as functions:
                 program = export()
+            if functions.known.sizes & _set_by(functions, program):
+                with SizeFunctions(), ExportableFunctions(module, tell_sizes=False) as functions:
+                    program = export()
         except LOOKS:
             return _read_from_bytecode(export)
-        if functions.known.is_stale or functions.known.read & _written(program):
+        if functions.known.read & _set_by(functions, program):
             raise  # a branch that the next call may take otherwise
         plan.unsaid = tuple(dict.fromkeys(functions.checks.unsaid))
         return program
+
+
+def _set_by(functions: ExportableFunctions, program: ExportedProgram) -> set[str]:
+    return functions.known.written | _written(program)
 
 
 def _read_from_bytecode(export: Callable[..., ExportedProgram]) -> ExportedProgram:

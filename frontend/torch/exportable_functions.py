@@ -36,9 +36,9 @@ class ExportableFunctions(TorchFunctionMode):
     """Calls of the functions in the table are calls of those here; values that are known are
     told, and where a wrong one raises the right one."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, *, tell_sizes: bool = True) -> None:
         super().__init__()
-        self.known = KnownValues(module)
+        self.known = KnownValues(module, tell_sizes=tell_sizes)
         self.checks = ChecksOfData()
 
     def __enter__(self) -> ExportableFunctions:

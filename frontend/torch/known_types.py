@@ -31,7 +31,9 @@ def register_types(values: Any) -> None:
     """
     for leaf in pytree.tree_leaves(values):
         kind = type(leaf)
-        if dataclasses.is_dataclass(kind):
+        if kind in pytree.SUPPORTED_NODES:
+            pass  # told by a leaf before it
+        elif dataclasses.is_dataclass(kind):
             torch.export.register_dataclass(kind)
         elif _is_cache(kind):
             _CACHES.get(kind.__name__, _register_object)(kind)

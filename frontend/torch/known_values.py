@@ -3,6 +3,7 @@ buffers, and of what is made of nothing else.
 
     if self.is_initialised: ...                    a flag among the buffers
     if (times[1:] > times[:-1]).all(): ...         times = torch.linspace(0, 1, 5)
+    F.pad(x, (self.kernel - self.stride, 0))       sizes, which torch reads by itself
 
 torch.export traces with tensors that have no values, where Python asks for one it raises. Here the
 real tensors go along with those without values, and answer as long as nothing writes them. A buffer
@@ -31,42 +32,52 @@ _ASKS = frozenset(
 _MAKES = frozenset(
     {torch.arange, torch.linspace, torch.logspace, torch.full, torch.zeros, torch.ones, torch.eye}
 )
+_TAKES_SIZES = frozenset(
+    {
+        "pad", "view", "reshape", "expand", "repeat", "repeat_interleave", "narrow", "unfold",
+        "split", "split_with_sizes", "chunk", "unflatten", "roll", "topk", "interpolate",
+        "new_zeros", "new_ones", "new_empty", "new_full", "empty",
+    }
+)  # fmt: skip
+"""Names of functions that take integers besides the tensor they are of, or tensors for them."""
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 _WRITES = frozenset({Tensor.__setitem__, Tensor.set_, Tensor.data.__set__})  # type: ignore[attr-defined]
 
 
 class KnownValues:
     """The real tensors of one export, beside those without values."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, *, tell_sizes: bool = True) -> None:
         self.read: set[str] = set()
         """Buffers, and tensors made of numbers, that an answer was made of."""
+        self.sizes: set[str] = set()
+        """Those that a size was made of, which ``read`` has not: a size may stay one of data."""
+        self.written: set[str] = set()
+        self._tells_sizes = tell_sizes
         self._module = module
         self._buffers = {n: b for n, b in module.named_buffers() if b.numel() <= _LARGEST}
         self._known: dict[int, tuple[Tensor, Tensor, frozenset[str]]] = {}
         """By the id of a tensor without values: itself, the real one, and what that is made of."""
-        self._written: set[str] = set()
-
-    @property
-    def is_stale(self) -> bool:
-        """Whether an answer was made of what was written afterwards."""
-        return bool(self.read & self._written)
 
     def tells(self, tensor: Tensor) -> bool:
         """Whether the values of a tensor are known, and will be at the next call."""
         entry = self._entry(tensor)
-        return entry is not None and not entry[2] & self._written
+        return entry is not None and not entry[2] & self.written
 
     def call(self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a function gives, by real values where it asks for one that is known."""
+        takes_sizes = getattr(func, "__name__", "") in _TAKES_SIZES or func in _MAKES
+        if takes_sizes and self._tells_sizes:
+            args, kwargs = self._with_sizes(func, args, kwargs)
         given = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)]
         entries = [self._entry(x) for x in given]
         known = [entry for entry in entries if entry is not None]
         sources = frozenset().union(*[entry[2] for entry in known])
         if known and _is_write(func, kwargs):
-            self._written |= sources
+            self.written |= sources
             return func(*args, **kwargs)
         has_all = len(known) == len(given)
-        if given and has_all and func in _ASKS and not sources & self._written:
+        if given and has_all and func in _ASKS and not sources & self.written:
             self.read |= sources
             return self._real(func, args, kwargs)
         found = func(*args, **kwargs)
@@ -77,6 +88,26 @@ class KnownValues:
                 self._follow(found, func, args, kwargs, sources)
         return found
 
+    def _with_sizes(
+        self, func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The arguments with a number for each known integer; what a method is of stays."""
+
+        def sized(x: Any) -> Any:
+            if type(x) in (tuple, list):
+                return type(x)([sized(y) for y in x])
+            if not isinstance(x, Tensor) or x.ndim or x.dtype not in _INTEGERS:
+                return x
+            entry = self._entry(x)
+            if entry is None or entry[2] & self.written:
+                return x
+            self.sizes |= entry[2]
+            return int(entry[1])
+
+        is_of = 1 if args and isinstance(args[0], Tensor) and func not in _MAKES else 0
+        rest = [sized(x) for x in args[is_of:]]
+        return (*args[:is_of], *rest), {name: sized(x) for name, x in kwargs.items()}
+
     def _follow(
         self,
         found: Tensor,
@@ -86,7 +117,8 @@ class KnownValues:
         sources: frozenset[str],
     ) -> None:
         sizes = list(found.shape)
-        if not _is_plain(sizes) or found.numel() > _LARGEST or _draws(func):
+        # A symbol would become the number that it has in the example.
+        if not _is_plain((sizes, args, kwargs)) or found.numel() > _LARGEST or _draws(func):
             return
         real = self._real(func, args, kwargs)
         if isinstance(real, Tensor) and real.shape == found.shape:

@@ -110,6 +110,12 @@ def number(context: Context, held: Atom, fake: Any) -> Any:
             number = context.op("reshape", context.cast(held, dtype), context.shape([]))
             context.read[str(symbols[0])] = number
             return fake
+    if isinstance(fake, torch.SymBool) and not fake.node.expr.free_symbols:
+        raise context.refuse(
+            "is of a flag out of data that is asserted to hold (torch._check_tensor_all, or "
+            "torch._check of a tensor), which cannot be compiled; leave that out of forward(), or "
+            "write torch._assert_async(flag, message)."
+        )
     if not isinstance(fake, torch.SymInt):
         raise context.refuse(
             "reads a number out of a tensor (.item()) that is no integer, and makes sizes of it, "

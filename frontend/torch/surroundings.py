@@ -7,7 +7,7 @@ import inspect
 import logging
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.backends.opt_einsum as opt_einsum
@@ -154,6 +154,34 @@ def failing_calls() -> Iterator[None]:
         Tracer.call_module = call  # type: ignore[method-assign]
 
 
+@contextlib.contextmanager
+def kept_conversions() -> Iterator[None]:
+    """``self.layer.to(self.dtype)`` in ``forward()`` leaves the layer as it is, where it is of that
+    dtype: torch puts parameters in place of parameters anyway, and cannot while they are traced."""
+    held: Any = torch.nn.Module._apply
+
+    def apply(self: torch.nn.Module, fn: Any, recurse: bool = True) -> torch.nn.Module:
+        parts = [*self.parameters(recurse), *self.buffers(recurse)]
+        with torch.no_grad():
+            if parts and all(isinstance(x, FakeTensor) and fn(x) is x for x in parts):
+                return self
+        try:
+            return cast(torch.nn.Module, held(self, fn, recurse))
+        except RuntimeError as error:
+            if "Couldn't swap" in str(error):
+                error.args = (
+                    f"forward() makes other parameters of those of a {type(self).__name__}, which "
+                    "cannot be compiled; convert it once, before compiling.",
+                )
+            raise
+
+    torch.nn.Module._apply = apply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = held  # type: ignore[method-assign]
+
+
 def drop_failed_calls(program: ExportedProgram) -> None:
     """Take out the operators that raised while they were traced, where the model caught that."""
     for node in reversed(program.graph.nodes):
@@ -167,6 +195,7 @@ __all__ = [
     "drop_failed_calls",
     "failing_calls",
     "formatted_numbers",
+    "kept_conversions",
     "named_keywords",
     "paths_of_examples",
     "quiet_torch",

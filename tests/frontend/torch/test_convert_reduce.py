@@ -37,6 +37,8 @@ def test_other_reductions() -> None:
             "all": lambda x: (x < 3).all(1),
             "any kept": lambda x: x.any(dim=0, keepdim=True),
             "any dims": lambda x: torch.any(x > 0.5, (0, 1)),
+            "is all true": lambda x: (x < 3)._is_all_true(),
+            "is any true": lambda x: (x > 1)._is_any_true(),
             "amax of bools": lambda x: (x > 1).amax(2),
             "population": lambda x: x.var(1, correction=0),
             "of a scalar": lambda x: x[0, 0, 0].var(0, correction=0),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 import burnish
 from burnish.frontend.torch.known_types import register_types, registered_results
@@ -52,6 +53,20 @@ def test_dataclasses_in_results_and_inputs() -> None:
     torch.testing.assert_close(found.inner.double, X * 2)
     model = burnish.compile(Takes(), (Given(X, X),))
     torch.testing.assert_close(model(Given(X, X + 1)), X + X + 1)
+
+
+def test_a_type_that_is_there_twice() -> None:
+    @dataclass
+    class Part:
+        x: Any
+
+    @dataclass
+    class Within:
+        x: Any
+
+    given = [Part(X), Part(Within(X)), Within(X)]
+    register_types(given)
+    assert all(x is X for x in pytree.tree_leaves(given))
 
 
 def test_other_types_stay_as_they_are() -> None:

@@ -102,6 +102,60 @@ def test_branches_on_data_and_on_chance_are_refused(function: Any) -> None:
         burnish.compile(Branches(is_initialised=True).eval(), (X,))
 
 
+class Pads(nn.Module):
+    """Pads by what it computes of sizes that it keeps in buffers, so that frames are whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = nn.Buffer(torch.tensor(3))
+        self.stride = nn.Buffer(torch.tensor(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left = self.kernel - self.stride
+        frames = torch.ceil((x.shape[-1] - self.kernel + left) / self.stride + 1).to(torch.int64)
+        right = (frames - 1) * self.stride + self.kernel - left - x.shape[-1]
+        y = nn.functional.pad(x, (left, right))
+        assert y.shape[-1] - self.kernel >= 0
+        return y[:, self.stride :].narrow(1, right, self.kernel)
+
+
+def test_sizes_in_buffers_are_sizes() -> None:
+    module = Pads().eval()
+    model = burnish.compile(module, (X,))
+    torch.testing.assert_close(model(X), module(X))
+    kept = str(model.executable.stages["00-import"].script())
+    assert "bind_size" not in kept
+
+
+def test_a_size_that_calls_change_is_one_of_data() -> None:
+    class Moves(Flagged):
+        def __init__(self) -> None:
+            super().__init__(is_initialised=True)
+            self.at = nn.Buffer(torch.tensor(0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = nn.functional.pad(super().forward(x), (self.at, 0)).sum(0)[-3:]
+            self.at.add_(1)
+            return y
+
+    module, eager = Moves().eval(), Moves().eval()
+    model = burnish.compile(module, (X,))
+    for _ in range(3):
+        torch.testing.assert_close(model(X), eager(X))
+
+
+def test_a_number_made_of_a_size_is_not_known() -> None:
+    class Scales(Flagged):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = super().forward(x) * (self.scale.sum() + x.shape[0]).item()
+            return y
+
+    module = Scales(is_initialised=True).eval()
+    model = burnish.compile(module, (X,), dynamic_shapes=({0: "n"},))
+    for x in (X, X[:2]):
+        torch.testing.assert_close(model(x), module(x))
+
+
 def test_what_is_known() -> None:
     module = Flagged(is_initialised=True)
     known = KnownValues(module)
@@ -109,6 +163,6 @@ def test_what_is_known() -> None:
     twice = known.call(torch.mul, (module.scale, 2), {})
     assert known.call(torch.Tensor.tolist, (twice,), {}) == (module.scale * 2).tolist()
     assert known.read == {"is_initialised", "scale"}
-    assert not known.is_stale
+    assert not known.read & known.written
     known.call(torch.Tensor.zero_, (twice,), {})
-    assert known.is_stale
+    assert known.written == {"scale"}

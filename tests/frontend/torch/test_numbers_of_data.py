@@ -296,3 +296,13 @@ def test_a_size_read_that_has_to_be_another_is_compared_at_each_call(
         assert torch.allclose(model(*inputs), module(*inputs), atol=1e-5)
     with pytest.raises(BurnishError, match="a size read out of a tensor that is"):
         model(x, torch.tensor([3, 4]))
+
+
+def test_a_flag_that_is_asserted_is_refused_by_what_asserts_it() -> None:
+    class Asserts(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._check_tensor_all(x > 0)
+            return x + 1
+
+    with pytest.raises(FrontendError, match="asserted to hold"):
+        import_module(Asserts(), (torch.ones(3),))

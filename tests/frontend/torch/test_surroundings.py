@@ -33,6 +33,31 @@ def test_a_module_may_try_a_call_and_catch_what_it_raises() -> None:
     torch.testing.assert_close(burnish.compile(module, (x,))(x), module(x))
 
 
+class Converts(nn.Module):
+    """A router that is of a dtype of its own, as mixtures of experts have."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.router = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.router = self.router.to(self.dtype)
+        found: torch.Tensor = self.router(x.to(self.dtype))
+        return found.to(x.dtype)
+
+
+def test_a_conversion_to_the_dtype_that_is_there_changes_nothing() -> None:
+    x = torch.rand(3, 4)
+    module = Converts(torch.float32).eval()
+    held = nn.Module._apply
+    torch.testing.assert_close(burnish.compile(module, (x,))(x), module(x))
+    with pytest.raises(FrontendError, match="convert it once, before compiling") as raised:
+        burnish.compile(Converts(torch.float64).eval(), (x,))
+    assert "self.router.to(self.dtype)" in str(raised.value)
+    assert nn.Module._apply is held
+
+
 def test_the_order_of_an_einsum_does_not_fix_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """opt_einsum, which is not among our dependencies, compares sizes."""
 
