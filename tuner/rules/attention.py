@@ -72,6 +72,8 @@ HEAD, ROW, COLUMN = 1, 2, 3
 """The places of the axes of heads, rows and columns in both products; the sum's axis is next."""
 SCORES_SHARE = 4
 """The part of the L2 cache that the scores of a tile of rows may take."""
+MOST_SUMS = 0.75
+"""The part of the registers that a tile's sums may take."""
 
 
 @dataclass(frozen=True)
@@ -183,8 +185,11 @@ class AttentionRoles:
         return tuple(range(1, min(most, self.rows) + 1))
 
     def best_height(self, target: Target) -> int:
-        """The rows that the model suggests."""
-        return max([r for r in self.heights(target) if r <= self.best_tile(target).rows])
+        """The rows that the model suggests, as far as the sums leave registers to what lives beside
+        both products, such as the constants of the exponential."""
+        tile = self.best_tile(target)
+        most = int(MOST_SUMS * target.vector_registers) // tile.vectors
+        return max([r for r in self.heights(target) if r == 1 or r <= min(tile.rows, most)])
 
 
 def _limit(rows: int, target: Target) -> int:

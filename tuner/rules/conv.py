@@ -244,7 +244,10 @@ class ConvDecisions(Decisions):
         lambda c, t, d: (0, 1), lambda c, t, d: _weights_first(c.func, c.conv, t)
     )
     unroll: int = choice(
-        lambda c, t, d: STEPS, lambda c, t, d: steps_unrolled(t, d.pixels * d.vectors)
+        lambda c, t, d: STEPS,
+        lambda c, t, d: steps_unrolled(
+            t, d.pixels * d.vectors, static_extent(c.block, c.conv.depth)
+        ),
     )
 
 

@@ -138,6 +138,11 @@ class Product:
         """Columns of a vector."""
         return target.vector_lanes(self.block.writes[0].buffer.dtype)
 
+    @property
+    def steps(self) -> int | None:
+        """Steps of k; None of a named size."""
+        return static_extent(self.block, self.matmul.reduce[0])
+
     def row_count(self) -> int | None:
         """See Roles."""
         return self.roles.row_count(self.block)
@@ -238,7 +243,7 @@ class ProductDecisions(Decisions):
         lambda p, t, d: p.heights(d.vectors, t), lambda p, t, d: p.best_height(d.vectors, t)
     )
     unroll: int = choice(
-        lambda p, t, d: STEPS, lambda p, t, d: steps_unrolled(t, d.rows * d.vectors)
+        lambda p, t, d: STEPS, lambda p, t, d: steps_unrolled(t, d.rows * d.vectors, p.steps)
     )
     packed: int = choice(
         lambda p, t, d: may_pack(p.func, p.matmul),
@@ -291,7 +296,7 @@ def schedule_product(
     lanes = product.lanes(target)
     columns = static_extent(block, matmul.columns[-1])
     vectors, tile_rows = decisions.vectors, decisions.rows
-    reduce = static_extent(block, matmul.reduce[0])
+    reduce = product.steps
     unroll = divisor(reduce, decisions.unroll)
     packed = bool(decisions.packed)
     panel, points = vectors * lanes, points_of(block)
@@ -317,7 +322,7 @@ def schedule_product(
             packing = compute_panels(sch, packing, producer, reduce)
     inner = roles.inner_count(block)
     tiling = _Tiling(packed, columns, inner, outer, target)
-    ahead = iterations_ahead(decisions.ahead, unroll)
+    ahead = iterations_ahead(decisions.ahead, unroll, reduce)
     tile = RegisterTile(max(1, tile_rows // inner), (vectors, lanes), unroll, ahead, reduce)
     shared: list[str] = []
     for blocks, own in parts_of_rows(sch, (matmul.block, *stored), outer, tile):

@@ -140,9 +140,13 @@ def best_group(
     return best if best < math.ceil(columns / panel) else 0
 
 
-def iterations_ahead(ahead: int, unroll: int) -> int:
-    """``best_distance`` in iterations of a loop over k that has ``unroll`` steps in each."""
-    return ahead if ahead == NEXT else ahead * MOST_STEPS // unroll
+def iterations_ahead(ahead: int, unroll: int, steps: int | None) -> int:
+    """``best_distance`` in iterations of a loop over k, of ``steps`` in all, that has ``unroll`` of
+    them in each; 0 where that is beyond its end."""
+    if ahead == NEXT:
+        return NEXT
+    distance = -(-ahead * MOST_STEPS // unroll)
+    return distance if steps is None or distance * unroll < steps else 0
 
 
 def _streams(func: PrimFunc, matmul: Matmul, panel: int, tile_rows: int, target: Target) -> bool:

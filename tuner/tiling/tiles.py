@@ -30,9 +30,8 @@ NEXT = -1
 MOST_STEPS = 4
 """Steps of k that a tile of few sums has written out."""
 MANY_SUMS = 14
-"""Sums of a tile from which on a step is work enough. Adding its products takes seven cycles or
-more of two units; with its loads and the loop's own instructions it is issued in as many, by four
-in each."""
+"""Sums of a tile from which on a step is work enough: two units are busy for seven cycles, in which
+a CPU that issues four instructions a cycle has issued its loads and the loop's own beside them."""
 
 
 def outlets(sch: Schedule, product: str) -> tuple[str, ...]:
@@ -83,15 +82,17 @@ def partition_together(
     ]
 
 
-def steps_unrolled(target: Target, sums: int) -> int:
-    """Steps of a tile of so many sums that are written out. One where these alone keep the units
-    busy beside the loop's own instructions: more are as fast at best, LLVM may spill sums between
-    them, and they cost the compiler as often as they are written. One as well where a product needs
-    a register of its own before it is added: none are left to move sums and loads between steps."""
-    if sums >= MANY_SUMS:
-        return 1
+def steps_unrolled(target: Target, sums: int, steps: int | None = None) -> int:
+    """How many of a product's ``steps`` a tile of so many sums has written out, at most.
+
+    One where the sums alone keep the units busy beside the loop's own instructions: more are as
+    fast at best, LLVM may spill sums between them, and they cost the compiler as often as they are
+    written; but all of a few, which need no loop. One as well where a product needs a register of
+    its own before it is added: none are left to move sums and loads between steps."""
     few = sums < target.vector_registers // 2
-    return MOST_STEPS if target.instructions.fma or few else 1
+    most = MOST_STEPS if target.instructions.fma or few else 1
+    is_loop = steps is None or steps > most
+    return 1 if sums >= MANY_SUMS and is_loop else most
 
 
 def store_tile(

@@ -24,6 +24,7 @@ from burnish.tuner.tiling.blocking import (
     best_way,
     copy_rows,
     group_sizes,
+    iterations_ahead,
     ways_of_rows,
 )
 from burnish.tuner.tiling.tile_model import TileShape
@@ -205,6 +206,12 @@ def test_large_products(ta: bool, tb: bool, target: Target) -> None:
     assert f'"prefetch_distance": {distance}' in text
     assert ('"prefetch_distance": 16' in text) is not tb
     work.check(func, tolerance=2e-4)
+
+
+def test_how_far_ahead_in_iterations() -> None:
+    assert [iterations_ahead(3, unroll, 64) for unroll in (1, 2, 4, 8)] == [12, 6, 3, 2]
+    assert [iterations_ahead(3, 4, steps) for steps in (12, 13, None)] == [0, 3, 3]
+    assert [iterations_ahead(ahead, 1, 2) for ahead in (0, 3, NEXT)] == [0, 0, NEXT]
 
 
 def test_a_batch_of_large_products() -> None:

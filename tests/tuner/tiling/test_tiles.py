@@ -51,8 +51,10 @@ def test_steps_are_written_out_where_registers_are_left() -> None:
     assert [steps_unrolled(t, 12) for t in (SKYLAKE, haswell, sse2, neon)] == [4, 4, 1, 4]
     # Few sums leave registers for products.
     assert [steps_unrolled(sse2, sums) for sums in (1, 7, 8)] == [4, 4, 1]
-    # Many are work enough beside the loop's own instructions.
+    # Many are work enough beside the loop's own instructions, where there is a loop.
     assert [steps_unrolled(SKYLAKE, sums) for sums in (13, 14, 28)] == [4, 1, 1]
+    assert [steps_unrolled(SKYLAKE, 28, steps) for steps in (3, 4, 5, 64)] == [4, 4, 1, 1]
+    assert steps_unrolled(sse2, 12, 4) == 1
 
 
 def test_blocks_are_cut_alike() -> None:
