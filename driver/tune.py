@@ -74,6 +74,8 @@ class TuneResult:
     def verdict(self) -> str:
         """The outcome in words."""
         if self.before is None or self.after is None:
+            if any(s.is_open for s in self.tasks) and not any(s.trials for s in self.tasks):
+                return "nothing was measured in the time that was given: give it more"
             return "no schedule was found that is better than the present ones"
         gain = self.before.minimum / self.after.minimum
         if self.kept and f"{gain:.2f}" == "1.00":

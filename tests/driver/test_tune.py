@@ -30,6 +30,7 @@ from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import TuningProgress
 from burnish.tuner.task import TuneTask, strip_attrs
+from burnish.tuner.task_scheduler import TaskState
 
 NATIVE = resolve_target("native -threads=1")
 
@@ -193,6 +194,8 @@ def test_the_verdict() -> None:
     assert TuneResult([], slow, fast, kept=True).verdict == (
         "the tuned model is 2.00 times as fast; it is in use"
     )
+    waiting = TaskState(TuneTask("n16", matmul(16), NATIVE))
+    assert TuneResult([waiting], seconds=1.0).verdict.startswith("nothing was measured")
     hardly = Timing(0.999e-6, 0.999e-6)
     assert TuneResult([], fast, hardly, kept=True).verdict == (
         "the tuned model is as fast within the noise; it is in use"
