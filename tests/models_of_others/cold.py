@@ -33,7 +33,8 @@ _HEAD = (
     "`make coverage-cold` compiles the models that the table above has as the slowest, in export "
     "and compilation together, once more, each in a process of its own, with no kernel in the "
     "cache and nothing else on the machine"
-    "{machine}. The whole is what comes after torch.export and the import, in seconds: the graph's "
+    "{machine}. Export is torch.export, the comparison of what it made with eager, and the import; "
+    "the whole, by which they are listed, is what comes after, in seconds: the graph's "
     "passes with constants that are computed, schedules, weights that are folded and packed, code. "
     'Kernels are emitted on the other core meanwhile, which takes what "beside" has in processor '
     "seconds."
