@@ -19,6 +19,8 @@ import torch
 from torch._decomp import global_decomposition_table
 from torch.export import ExportedProgram
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from ...support.errors import FrontendError
 from . import (
@@ -134,12 +136,27 @@ def _table() -> Mapping[Any, Callable[..., Any]]:
     return dict(torch.export.default_decompositions().items())
 
 
+_SELECT = torch.ops.aten.masked_select.default
+
+
+def _bound_selections(program: ExportedProgram) -> None:
+    """Let one element at most be selected of one: torch bounds its number by 2 as it exports, by 1
+    as it traces once more, and does not take the one for the other."""
+    for node in program.graph.find_nodes(op="call_function", target=_SELECT):
+        operands = [x.meta["val"].shape for x in node.args if isinstance(x, Node)]
+        if all(isinstance(size, int) and size == 1 for shape in operands for size in shape):
+            (count,) = node.meta["val"].shape
+            for symbol in free_unbacked_symbols(count):
+                count.node.shape_env.var_to_range[symbol] = ValueRanges(0, 1)
+
+
 def _decomposed(
     program: ExportedProgram, functions: Mapping[Any, Callable[..., Any]]
 ) -> ExportedProgram:
     """The program traced once more: without writes, and with functions in the place of
     operators."""
     program = _with_loops_apart(program)
+    _bound_selections(program)
     try:
         with quiet_torch(), torch.no_grad():
             return program.run_decompositions({**_READS, **functions})

@@ -7,6 +7,7 @@ torch raises, the results here are what the formula gives.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
+    PendingUnbackedSymbolNotFound,
     free_unbacked_symbols,
 )
 from torch.nn.modules import transformer
@@ -28,6 +30,7 @@ LOOKS = (
     GuardOnDataDependentSymNode,
     torch._subclasses.fake_tensor.DataDependentOutputException,
     torch._subclasses.fake_tensor.DynamicOutputShapeException,
+    PendingUnbackedSymbolNotFound,
 )
 """What export raises where a branch or a size depends on data."""
 
@@ -285,6 +288,18 @@ def attention(
     return torch.where(masked, 0.0, torch.softmax(scores, -1)) @ value
 
 
+def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
+    """``torch.combinations`` of a vector of a known length, which makes it of a mask of all
+    tuples."""
+    if input.ndim != 1 or not isinstance(input.shape[0], int) or r < 1:
+        return torch.combinations(input, r, with_replacement)
+    choose: Any = itertools.combinations
+    if with_replacement:
+        choose = itertools.combinations_with_replacement
+    places = torch.tensor(list(choose(range(input.shape[0]), r)), dtype=torch.int64)
+    return input[places.reshape(-1, r)]
+
+
 def assert_(condition: Any, message: str = "") -> None:
     """``torch._assert``, of what data tell when the program runs."""
     if isinstance(condition, Tensor) and not may_be_caught():
@@ -299,6 +314,7 @@ _TABLE: dict[Any, Callable[..., Any]] = {
     torch._is_all_true: is_all_true,
     torch.cov: cov,
     Tensor.cov: cov,
+    torch.combinations: combinations,
     torch.corrcoef: corrcoef,
     Tensor.corrcoef: corrcoef,
     nn.functional.gaussian_nll_loss: gaussian_nll_loss,

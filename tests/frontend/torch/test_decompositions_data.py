@@ -75,6 +75,12 @@ def test_masks_and_places(function: Function) -> None:
     check(function, FLOATS)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_of_one_element_one_may_be_selected(shape: tuple[int, ...]) -> None:
+    one = torch.ones(shape)
+    check(lambda x: torch.masked_select(x, x > 0) * 2, (one, -one))
+
+
 @pytest.mark.parametrize(
     "function",
     [

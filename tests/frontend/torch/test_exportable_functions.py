@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -11,7 +12,13 @@ from torch.nn.modules import transformer
 
 import burnish
 from burnish.frontend.torch import import_module
-from burnish.frontend.torch.exportable_functions import corrcoef, cov, ctc_loss, gaussian_nll_loss
+from burnish.frontend.torch.exportable_functions import (
+    combinations,
+    corrcoef,
+    cov,
+    ctc_loss,
+    gaussian_nll_loss,
+)
 from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import One, check_all
 
@@ -32,6 +39,25 @@ def test_covariances(correction: int) -> None:
 def test_correlations_also_of_too_little() -> None:
     for x in (X, X[0], X.half(), (10 * X).long(), X[:, :1]):
         torch.testing.assert_close(corrcoef(x), torch.corrcoef(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_combinations(n: int) -> None:
+    for r, again in itertools.product((0, 1, 2, 3), (False, True)):
+        wanted = torch.combinations(F[:n], r, again)
+        assert torch.equal(combinations(F[:n], r, again), wanted)
+
+
+def test_combinations_in_a_module() -> None:
+    check_all(
+        {
+            "pairs": lambda x: torch.combinations(x),
+            "three": lambda x: torch.combinations(x, 3) * 2,
+            "again": lambda x: torch.combinations(x + 1, 2, with_replacement=True),
+            "more than there are": lambda x: torch.combinations(x[:1], 2),
+        },
+        X[0],
+    )
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
