@@ -7,7 +7,6 @@ background; ``loaded_model``, whose imports take as long, makes the model of it 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,7 +45,7 @@ def load(
             f"load takes the path of a file that model.save() wrote; found {type(path).__name__}. "
             "Models of other libraries go to burnish.compile."
         )
-    artifact = open_artifact(Path(path), verify=verify)
+    artifact = open_artifact(path, verify=verify)
     model = _loaded(artifact, threads, target)
     artifact.finish_verifying()
     return model

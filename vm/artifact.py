@@ -172,7 +172,7 @@ def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
     return artifact
 
 
-def open_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
+def open_artifact(path: str | os.PathLike[str], *, verify: bool = True) -> Artifact:
     """``read_artifact`` that does not wait for the hashes of large parts: they are compared while
     the caller goes on, who calls ``finish_verifying`` before he hands out anything. Small parts,
     such as code and texts, have been compared. Raises as ``read_artifact`` does."""

@@ -24,6 +24,7 @@ import torch.fx.experimental.symbolic_shapes as symbolic_shapes
 from torch._dynamo.exc import UserError, UserErrorType
 
 from .checks_of_data import are_caught, wrong_truth
+from .surroundings import attribute_set
 
 
 @contextlib.contextmanager
@@ -47,8 +48,7 @@ def checks_in_bytecode() -> Iterator[None]:
             function = getattr(held, name, None)
             if function is None:
                 continue  # not in all versions of torch
-            stack.callback(setattr, held, name, function)
-            setattr(held, name, changed(function))
+            stack.enter_context(attribute_set(held, name, changed(function)))
         yield
 
 

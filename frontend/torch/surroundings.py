@@ -133,6 +133,17 @@ def formatted_numbers() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def attribute_set(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """A class or a module with another value of what it has, and afterwards with what it had."""
+    held = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, held)
+
+
+@contextlib.contextmanager
 def failing_calls() -> Iterator[None]:
     """Lets a module try to call another and catch what that raises (``except TypeError``): torch's
     tracer would count what follows as inside of the other."""
@@ -147,11 +158,8 @@ def failing_calls() -> Iterator[None]:
                 self.module_stack.popitem()
             raise
 
-    Tracer.call_module = call_module  # type: ignore[assignment,method-assign]
-    try:
+    with attribute_set(Tracer, "call_module", call_module):
         yield
-    finally:
-        Tracer.call_module = call  # type: ignore[method-assign]
 
 
 @contextlib.contextmanager
@@ -175,11 +183,8 @@ def kept_conversions() -> Iterator[None]:
                 )
             raise
 
-    torch.nn.Module._apply = apply  # type: ignore[method-assign]
-    try:
+    with attribute_set(torch.nn.Module, "_apply", apply):
         yield
-    finally:
-        torch.nn.Module._apply = held  # type: ignore[method-assign]
 
 
 def drop_failed_calls(program: ExportedProgram) -> None:
@@ -192,6 +197,7 @@ def drop_failed_calls(program: ExportedProgram) -> None:
 
 
 __all__ = [
+    "attribute_set",
     "drop_failed_calls",
     "failing_calls",
     "formatted_numbers",

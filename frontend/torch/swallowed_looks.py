@@ -18,6 +18,7 @@ from typing import Any
 from ...support.errors import FrontendError
 from .checks_of_data import caught_at
 from .exportable_functions import LOOKS
+from .surroundings import attribute_set
 
 
 @contextlib.contextmanager
@@ -36,8 +37,7 @@ def no_look_swallowed() -> Iterator[None]:
 
     with contextlib.ExitStack() as stack:
         for kind in LOOKS:
-            stack.callback(setattr, kind, "__init__", kind.__init__)
-            kind.__init__ = noting(kind.__init__)  # type: ignore[method-assign]
+            stack.enter_context(attribute_set(kind, "__init__", noting(kind.__init__)))
         yield
     if places:
         raise FrontendError(

@@ -130,10 +130,9 @@ def _as_bfloat16(value: float) -> float:
 
 
 def kept_of(body: Stmt) -> Kept:
-    """What is known of the float32 buffers that ``body`` allocates, by all that is stored there."""
+    """What is known of the float32 buffers that ``body`` allocates, by all that is stored there.
+    Only what makes bfloat16 of float32 has a use for it."""
     nodes = list(walk(body))
-    if not any(isinstance(n, Cast) and n.dtype.scalar == "bfloat16" for n in nodes):
-        return Kept()
     own = {id(n.buffer) for n in nodes if isinstance(n, Allocate) and n.buffer.dtype == FLOAT32} - {
         id(n.buffer) for n in nodes if isinstance(n, AccessPtr)
     }
