@@ -42,25 +42,12 @@ def register_types(values: Any) -> None:
         register_types(leaf)
 
 
-class Structure:
-    """What an input is apart from its leaves, as a key."""
-
-    def __init__(self, spec: pytree.TreeSpec) -> None:
-        self.spec = spec
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Structure) and bool(self.spec == other.spec)
-
-    def __hash__(self) -> int:
-        return hash((self.spec.type, self.spec.num_leaves))
-
-
-def taken_apart(value: Any) -> tuple[list[Any], Structure] | None:
+def taken_apart(value: Any) -> tuple[list[Any], pytree.TreeSpec] | None:
     """The leaves of an input of a type that torch, or this file, knows to hold some, and what is
-    left of it; None for anything else."""
+    left of it, which can be a key; None for anything else."""
     register_types(value)
     leaves, spec = pytree.tree_flatten(value)
-    return None if spec.is_leaf() else (leaves, Structure(spec))
+    return None if spec.is_leaf() else (leaves, spec)
 
 
 def caches_in(values: Any) -> list[str]:
