@@ -75,6 +75,8 @@ class TuneResult:
         """The outcome in words."""
         if self.before is None or self.after is None:
             if any(s.is_open for s in self.tasks) and not any(s.trials for s in self.tasks):
+                if self.interrupted:
+                    return "nothing was measured before it was interrupted"
                 return "nothing was measured in the time that was given: give it more"
             return "no schedule was found that is better than the present ones"
         gain = self.before.minimum / self.after.minimum

@@ -195,7 +195,11 @@ def test_the_verdict() -> None:
         "the tuned model is 2.00 times as fast; it is in use"
     )
     waiting = TaskState(TuneTask("n16", matmul(16), NATIVE))
-    assert TuneResult([waiting], seconds=1.0).verdict.startswith("nothing was measured")
+    assert TuneResult([waiting], seconds=1.0).verdict == (
+        "nothing was measured in the time that was given: give it more"
+    )
+    stopped = TuneResult([waiting], seconds=1.0, interrupted=True)
+    assert stopped.verdict == "nothing was measured before it was interrupted"
     hardly = Timing(0.999e-6, 0.999e-6)
     assert TuneResult([], fast, hardly, kept=True).verdict == (
         "the tuned model is as fast within the noise; it is in use"

@@ -75,8 +75,14 @@ def test_nothing_found() -> None:
     text = report_text(TuneResult([TaskState(TASK)], interrupted=True))
     assert text.startswith("0 measured in 0:00, interrupted; 0 failed\n")
     assert "What the time bought" not in text
-    assert text.endswith("Inside the model:\n  no schedule was found that is better than the "
-                         "present ones")  # fmt: skip
+    assert text.endswith("Inside the model:\n  nothing was measured before it was interrupted")
+
+
+def test_nothing_better_found(result: TuneResult) -> None:
+    result.before = result.after = None
+    assert report_text(result).endswith(
+        "Inside the model:\n  no schedule was found that is better than the present ones"
+    )
 
 
 def test_short_runs_have_shorter_rows(result: TuneResult) -> None:
