@@ -23,6 +23,7 @@ from ...support.errors import FrontendError
 from .dynamic_shapes import ExportPlan
 from .eager_call import copied, eager_call, is_plain, unchanged
 from .numbers_of_data import READS
+from .object_parts import numbers_of
 from .registry import operator_name
 from .surroundings import quiet_torch
 
@@ -184,12 +185,13 @@ def _agrees(
     with quiet_torch(), torch.no_grad():
         try:
             with unchanged(module, plan.changed):
-                expected = pytree.tree_leaves(copied(eager_call(module, args, kwargs)))
+                expected = _numbers_and_leaves(copied(eager_call(module, args, kwargs)))
         except Exception:  # whatever the model's own code raises
             return None
         try:
             with unchanged(module, plan.changed):
-                found = copied(run_program(program, copied(list(leaves))))
+                outputs = copied(run_program(program, copied(list(leaves))))
+            found = _numbers_and_leaves(pytree.tree_unflatten(outputs, program.call_spec.out_spec))
         except Exception:  # operators that run in a compiled program alone
             return if_program_fails
     if not all(is_plain(x) for x in expected if isinstance(x, torch.Tensor)):
@@ -201,6 +203,18 @@ def _agrees(
         return all(_agree(a, b, rounds=rounds) for a, b in zip(found, expected, strict=True))
     except (RuntimeError, TypeError):  # what torch does not compare
         return None
+
+
+def _numbers_and_leaves(result: Any) -> list[Any]:
+    """The leaves of a result, and the numbers that are of an object's structure in an eager call,
+    and leaves of a program if they vary."""
+    leaves, spec = pytree.tree_flatten(result)
+    return [*_held_numbers(spec), *leaves]
+
+
+def _held_numbers(spec: pytree.TreeSpec) -> list[Any]:
+    inside = [number for child in spec.children() for number in _held_numbers(child)]
+    return [*numbers_of(spec.context), *inside]
 
 
 def _reads_data(program: ExportedProgram) -> bool:

@@ -13,6 +13,7 @@ raises, the parts together are what must not be so. A way that only tells someth
 
 from __future__ import annotations
 
+import bisect
 import builtins
 import dis
 import functools
@@ -152,9 +153,11 @@ class _Code:
         return called is not None and called.argval in _FRAMES
 
     def branch_at(self, at: int) -> _Branch | None:
-        """The branch for a truth which is taken at a place."""
+        """The branch for a truth which is taken at a place. A function of Python that is called
+        here is behind its caller's call, among what the interpreter keeps there."""
         negated = False
-        i = self._index[at] + self._is_call_of_bool(self._index[at])
+        i = bisect.bisect_right(self._all, at, key=lambda ins: ins.offset) - 1
+        i += self._is_call_of_bool(i)
         while i < len(self._all):
             ins = self._all[i]
             if ins.opname == "UNARY_NOT":

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 
 from ...graphir.expr import Atom, Call, ShapeExpr, constant
 from ...support.dtype import DType
+from ...support.errors import RAISES
 from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
 from .registry import INDEX, Context, location, operator_name
@@ -111,11 +112,12 @@ def number(context: Context, held: Atom, fake: Any) -> Any:
             context.read[str(symbols[0])] = number
             return fake
     if isinstance(fake, torch.SymBool) and not fake.node.expr.free_symbols:
-        raise context.refuse(
-            "is of a flag out of data that is asserted to hold (torch._check_tensor_all, or "
-            "torch._check of a tensor), which cannot be compiled; leave that out of forward(), or "
-            "write torch._assert_async(flag, message)."
-        )
+        # Asserted (torch._check_tensor_all), of which torch keeps nothing but that it is so.
+        holds = context.cast(held, DType("bool"))
+        if not bool(fake):
+            holds = context.op("logical_not", holds)
+        check(context, holds, [], location(context.node), f"{RAISES} in torch._check")
+        return bool(fake)
     if not isinstance(fake, torch.SymInt):
         raise context.refuse(
             "reads a number out of a tensor (.item()) that is no integer, and makes sizes of it, "

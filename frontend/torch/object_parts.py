@@ -102,6 +102,16 @@ def unflatten_object(leaves: Iterable[Any], structure: Any) -> Any:
     return _made(list(leaves), structure)
 
 
+def numbers_of(structure: Any) -> list[Any]:
+    """The numbers that belong to an object's structure, in order."""
+    match structure:
+        case _Value(kind, value) if issubclass(kind, (int, float)):
+            return [value]
+        case _Held(_, _, parts):
+            return [number for part in parts for number in numbers_of(part)]
+    return []
+
+
 def _made(leaves: list[Any], structure: Any) -> Any:
     match structure:
         case _Leaf(index):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import burnish
+from burnish.frontend.torch.checks_of_data import _code_of
 from burnish.support.errors import DataCheckError, FrontendError
 
 # pytest writes asserts of test files anew: these are compiled as they are.
@@ -289,3 +291,18 @@ def test_assertions_on_what_is_known_are_made_at_once() -> None:
     assert torch.equal(burnish.compile(Known(), (GOOD,))(GOOD), GOOD * 2)
     with pytest.raises(FrontendError, match="two rows"):
         burnish.compile(Known(), (GOOD[:1],))
+
+
+def test_a_caller_stands_behind_its_call() -> None:
+    """Where the interpreter runs a function of Python that is called, and the caller's place is
+    among what it keeps behind the call."""
+
+    def asks() -> int:
+        return sys._getframe(1).f_lasti
+
+    def calls() -> Any:
+        return asks() if asks else None
+
+    code = _code_of(calls.__code__)
+    for _ in range(20):  # until calls are specialised
+        assert code.branch_at(calls()) is None

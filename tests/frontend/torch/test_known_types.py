@@ -172,6 +172,22 @@ def test_caches_that_are_more_than_keys_and_values_come_out(make: Any) -> None:
     _assert_same_caches(_cache_of(found), _cache_of(expected))
 
 
+@pytest.mark.parametrize("length", [3, 9])
+def test_windows_of_named_lengths_come_out(length: int) -> None:
+    """Their count of tokens is a number of Python, which the program computes."""
+    torch.manual_seed(0)
+    module = _window().eval()
+    sizes = {"input_ids": {0: "batch", 1: "length"}}
+    example = torch.randint(3, 99, (2, 6))
+    model = burnish.compile(module, (example,), dynamic_shapes=sizes)
+    ids = torch.randint(3, 99, (1, length))
+    with torch.no_grad():
+        expected = module(ids)
+    found = model(ids)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    _assert_same_caches(_cache_of(found), _cache_of(expected))
+
+
 @pytest.mark.parametrize("make", [_recurrent, _window, _plain])
 def test_caches_go_in(make: Any) -> None:
     torch.manual_seed(0)

@@ -12,7 +12,7 @@ from torch import nn
 
 import burnish
 from burnish.frontend.torch.importer import import_module
-from burnish.support.errors import BurnishError, FrontendError
+from burnish.support.errors import BurnishError, DataCheckError, FrontendError
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 NUMBERS = tuple(map(torch.tensor, (3, 2, 1)))
@@ -298,11 +298,21 @@ def test_a_size_read_that_has_to_be_another_is_compared_at_each_call(
         model(x, torch.tensor([3, 4]))
 
 
-def test_a_flag_that_is_asserted_is_refused_by_what_asserts_it() -> None:
-    class Asserts(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            torch._check_tensor_all(x > 0)
-            return x + 1
+class AllPositive(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._check_tensor_all(x > 0)
+        return x + 1
 
-    with pytest.raises(FrontendError, match="asserted to hold"):
-        import_module(Asserts(), (torch.ones(3),))
+
+class NoneNegative(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._check((x >= 0).all().item(), lambda: "negative")
+        return x + 1
+
+
+@pytest.mark.parametrize("kind", [AllPositive, NoneNegative])
+def test_a_flag_that_torch_checks_is_checked_when_the_model_runs(kind: type[nn.Module]) -> None:
+    model = burnish.compile(kind(), (torch.ones(3),))
+    assert torch.equal(model(torch.full((3,), 2.0)), torch.full((3,), 3.0))
+    with pytest.raises(DataCheckError, match=r"torch\._check.*the model itself raises here"):
+        model(torch.tensor([1.0, -1.0, 2.0]))

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 from burnish.frontend.torch.object_parts import (
     flatten_object,
     flatten_object_with_paths,
+    numbers_of,
     unflatten_object,
 )
 from burnish.support.errors import FrontendError
@@ -88,6 +89,11 @@ def _changed(change: Any) -> Any:
 def test_what_is_no_tensor_belongs_to_the_structure(change: Any) -> None:
     assert _changed(lambda c: None) == flatten_object(Cache())[1]
     assert _changed(change) != flatten_object(Cache())[1]
+
+
+def test_numbers_of_a_structure() -> None:
+    assert numbers_of(flatten_object(Cache())[1]) == [5, True]
+    assert numbers_of(None) == []
 
 
 def test_an_object_that_holds_itself_is_refused() -> None:
