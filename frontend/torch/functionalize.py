@@ -308,10 +308,14 @@ def _memories(node: Node) -> list[int]:
 
 
 def _is_its_operand(node: Node) -> bool:
-    """Whether a call gives its operand. Of dropout that does nothing the fake tensors do not say
-    so."""
+    """Whether a call gives its operand, and changes nothing: so where a tensor is copied into
+    itself (``self.b = self.b.to(x.dtype)``). Of dropout that does nothing the fake tensors do not
+    say so."""
     if node.target is aten.dropout.default:
         return node.args[-1] is False
+    if node.target is aten.copy_.default:
+        target, source = node.args[:2]
+        return isinstance(source, Node) and _is_same(target, source)  # type: ignore[arg-type]
     return node.target is aten.detach_.default
 
 

@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from burnish.frontend.torch.check_sizes import run_program
 from burnish.frontend.torch.decompose import all_operators, operators
+from burnish.frontend.torch.export import export_module
 from burnish.frontend.torch.functionalize import functionalized, is_write
 from burnish.frontend.torch.surroundings import quiet_torch
 
@@ -234,3 +235,25 @@ def test_writes_of_what_a_held_graph_is_given_are_left_to_torch() -> None:
     program = export(Calls(function))
     assert any("autocast" in str(n.target) for n in program.graph.nodes)
     assert functionalized(program) is None
+
+
+class KeepsItsBuffer(nn.Module):
+    """As transformers' CTRL does: the cast of a buffer, mostly itself, is put into its place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.linspace(1, 2, 6), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 2
+        self.scale = self.scale.to(x.dtype)
+        x *= self.scale
+        return x
+
+
+def test_a_copy_of_a_buffer_into_itself_is_no_write() -> None:
+    program = export_module(KeepsItsBuffer(), (X,))[0]
+    assert [str(n.target) for n in program.graph.nodes if is_write(n)] == [
+        "aten.mul_.Tensor", "aten.copy_.default"
+    ]  # fmt: skip
+    check(program, KeepsItsBuffer(), X)
