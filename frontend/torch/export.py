@@ -72,7 +72,7 @@ from .surroundings import (
 )
 from .swallowed_looks import no_look_swallowed
 from .traced_data import traced_data
-from .unsaid_guards import check_guards, short_sizes
+from .unsaid_guards import check_guards, short_sizes, symbols_of
 from .written_tensors import keep_written
 
 export_lock = threading.Lock()
@@ -238,15 +238,15 @@ def _export_with_gaps(
             raise
         program = _export(module, plan, prefer_deferred_runtime_asserts_over_guards=True)
         said = [n for n in program.graph.nodes if n.target is torch.ops.aten._assert_scalar.default]
-        left_out = {size for _, size in gaps}
+        symbols = symbols_of(program, plan)
         for node in said:
-            fails = fails_at(node.args[0])
-            if fails is None or not left_out.issuperset(fails):
+            fails = fails_at(node.args[0], symbols)
+            if fails is None or not all(map(gaps.have, fails)):
                 raise
             program.graph.erase_node(node)
         program.graph.eliminate_dead_code()
         program.graph_module.recompile()
-        for name, size in sorted(gaps, key=lambda gap: -gap[1]):
+        for name, size in sorted(gaps.sizes, key=lambda gap: -gap[1]):
             check_size(size, module, program, plan, name)
         return program
 

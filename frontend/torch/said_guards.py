@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch.fx import Node
 
 from ...support.errors import FrontendError
 from .dynamic_shapes import ExportPlan
-from .unsaid_guards import failing, largest_of, near
+from .unsaid_guards import (
+    TRIED,
+    TRIED_ALL,
+    TRIED_TOGETHER,
+    failing,
+    failing_together,
+    holds,
+    largest_of,
+    near,
+    printed,
+)  # fmt: skip
 
 MUST_BE_CONSTANT = "Specializations unexpectedly required"
 """What torch says, behind its guards, of a size for which they leave a single value."""
@@ -24,41 +36,88 @@ _RANGE = re.compile(r"(\d+) <= (\S+) and \2 <= (\d+|IntInfinity\(\))")
 _FRACTION = re.compile(r"got (<=?|>=?) for (\w+) \1 (\d+)/(\d+)$")
 """What torch raises where a multiple of a size is to be less than a number, or more."""
 _MOST_GAPS = 16
+_LEFT_OUT_BY_REMAINDER = 3
+"""How many multiples of a number are looked at, where all are left out."""
 
 
-def fails_at(condition: Any) -> list[int] | None:
-    """The sizes for which a condition of one size is false; None for conditions of several, or of
-    data."""
+def fails_at(condition: Any, names: Mapping[Any, str]) -> list[dict[str, int]] | None:
+    """The sizes of named dims, those of one condition together, for which it is false; None for
+    conditions of what is not among ``names``, which symbols have."""
     value = condition.meta.get("val") if isinstance(condition, Node) else condition
     expr: Any = getattr(getattr(value, "node", None), "expr", value)
-    symbols = list(getattr(expr, "free_symbols", ()))
+    symbols = sorted(getattr(expr, "free_symbols", ()), key=str)
     if not symbols:
         return [] if bool(expr) else None
-    if len(symbols) > 1 or not str(symbols[0]).startswith("s"):
+    if any(symbol not in names for symbol in symbols):
         return None
     tried = near([int(a) for a in expr.atoms() if a.is_Integer])
-    return [n for n in sorted({*range(1, 257), *tried}) if not expr.subs(symbols[0], n)]
+    tried |= {*(range(1, 257) if len(symbols) == 1 else TRIED_TOGETHER)}
+    text = printed(expr, {symbol: f"size{i}" for i, symbol in enumerate(symbols)})
+    found = failing_together(text, [sorted(tried)] * len(symbols))
+    return [dict(zip([names[s] for s in symbols], sizes, strict=True)) for sizes in found]
 
 
-def gaps_of(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | None:
+@dataclass(frozen=True)
+class Gaps:
+    """What torch leaves out of the sizes of named dims."""
+
+    sizes: list[tuple[str, int]]
+    """Names and sizes to look at: all of few; of many that are one run, or that divide by one
+    number, some, since they are one branch."""
+    guards: list[tuple[str, str]]
+    """Names, and what holds for all other sizes of theirs, each of ``size0``."""
+
+    def have(self, sizes: Mapping[str, int]) -> bool:
+        """Whether one of these sizes is among what is left out."""
+        return not all(holds(guard, sizes[n]) for n, guard in self.guards if n in sizes)
+
+
+def gaps_of(error: FrontendError, plan: ExportPlan) -> Gaps | None:
     """The sizes of named dims that torch leaves out by guards of one dim each; None where it has
-    something else to say, or leaves out more than a few."""
+    something else to say, or leaves out too many of no order."""
     said = str(error.__cause__)
     if MUST_BE_CONSTANT in said:
         return None
     lines = re.findall(r"^ +- (.*)$", said, re.M)
     guards = [_GUARD.match(line) for line in lines]
     found: dict[tuple[str, int], None] = {}
+    conditions: dict[tuple[str, str], None] = {}
+    few = 0
     for guard in guards:
         if guard is None or guard["name"] not in plan.names:
             return None
         condition = guard["condition"].replace(guard["size"], "size0")
         if "L[" in condition:
             return None
-        found |= {(guard["name"], n): None for n in failing(condition)}
-        if len(found) > _MOST_GAPS:
+        left_out = failing(condition)
+        sizes = left_out if len(left_out) <= _MOST_GAPS else _some_of(left_out)
+        if sizes is None:
             return None
-    return list(found) if guards else None
+        few += sum((guard["name"], n) not in found for n in sizes if sizes is left_out)
+        if few > _MOST_GAPS:
+            return None
+        found |= {(guard["name"], n): None for n in sizes}
+        conditions[guard["name"], condition] = None
+    return Gaps(list(found), list(conditions)) if guards else None
+
+
+def _some_of(sizes: Sequence[int]) -> list[int] | None:
+    """Of many sizes a few that stand for them: of a first run its ends and what lies between, and
+    behind it of all that leave one remainder the first. None where they are in no such order, or
+    from one size on all of them."""
+    end = next((i for i, n in enumerate(sizes) if n != sizes[0] + i), len(sizes))
+    run, rest = sizes[:end], [n for n in sizes[end:] if n <= TRIED_ALL]
+    if run[-1] >= TRIED_ALL:
+        return None
+    if len(sizes) > end:
+        step = rest[1] - rest[0] if len(rest) > 1 else 0
+        expected = [
+            n for n in (*TRIED, *sizes) if n > run[-1] and step and n % step == rest[0] % step
+        ]
+        if sorted(set(expected)) != sizes[end:]:
+            return None
+    places = {0, 1, len(run) // 3, 2 * len(run) // 3, len(run) - 2, len(run) - 1}
+    return [*[run[i] for i in sorted(places) if 0 <= i < len(run)], *rest[:_LEFT_OUT_BY_REMAINDER]]
 
 
 def suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
@@ -87,4 +146,4 @@ def suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
     return found
 
 
-__all__ = ["MUST_BE_CONSTANT", "fails_at", "gaps_of", "suggested_bounds"]
+__all__ = ["MUST_BE_CONSTANT", "Gaps", "fails_at", "gaps_of", "suggested_bounds"]

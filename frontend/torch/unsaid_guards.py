@@ -26,12 +26,14 @@ from .dynamic_shapes import ExportPlan
 
 NAMES = {"math": math, "torch": torch, "IntInfinity": lambda: math.inf}
 """What the text of a guard may call."""
-TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
+TRIED_ALL = 2048
+"""The size up to which guards are evaluated for all."""
+TRIED = (*range(1, TRIED_ALL + 1), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
 """Sizes that guards are evaluated for, beside those near the numbers in them."""
 _MOST_SHORT = 64
 """Sizes that are looked at for axes with less chunks than they are to have, for each chunk: an axis
 of chunks**2 has all of them, and may be a part of its name."""
-_TRIED_TOGETHER = (1, 2, 3, 5, 8, 33, 257, 4096)
+TRIED_TOGETHER = (1, 2, 3, 5, 8, 33, 257, 4096)
 """Those of several sizes in one guard."""
 
 
@@ -68,9 +70,9 @@ def check_guards(program: ExportedProgram, plan: ExportPlan) -> None:
         if not found or any(s not in symbols for s in found):
             continue
         names = [symbols[s][0] for s in found]
-        text = _printed(expr, {s: f"size{i}" for i, s in enumerate(found)})
+        text = printed(expr, {s: f"size{i}" for i, s in enumerate(found)})
         tried = [_tried(text, factors, limits[name], alone=len(names) == 1) for name in names]
-        failing = _failing(text, tried)
+        failing = failing_together(text, tried)
         if not failing:
             continue
         limit = _as_limit(failing, tried[0]) if len(names) == 1 else None
@@ -143,6 +145,11 @@ def _symbols(
     return iter(known.items())
 
 
+def symbols_of(program: ExportedProgram, plan: ExportPlan) -> dict[Any, str]:
+    """The names of named dims, by torch's symbols for their sizes."""
+    return {expr: name for expr, name, _ in _places(program, plan) if expr.is_Symbol}
+
+
 def _environment(program: ExportedProgram) -> Any:
     values = [n.meta.get("val") for n in program.graph.nodes]
     found = [v.fake_mode for v in values if getattr(v, "fake_mode", None) is not None]
@@ -179,7 +186,7 @@ def _tried(
 ) -> Sequence[int]:
     low, high = max(limits[0], 1 if _is_oblivious() else 2), limits[1]
     if not alone:
-        return [n for n in _TRIED_TOGETHER if low <= n <= high]
+        return [n for n in TRIED_TOGETHER if low <= n <= high]
     numbers = [int(n) for n in re.findall(r"\d+", text)]
     quotients = [n // int(f) for n in numbers for f in factors if f]
     return sorted({n for n in (*TRIED, *near(numbers), *near(quotients)) if low <= n <= high})
@@ -190,7 +197,7 @@ def _is_oblivious() -> bool:
     return bool(getattr(symbolic_config, "backed_size_oblivious", False))
 
 
-def _printed(expr: Any, names: Mapping[Any, str]) -> str:
+def printed(expr: Any, names: Mapping[Any, str]) -> str:
     """A guard as Python over these names."""
     from torch.utils._sympy.printers import PythonPrinter
 
@@ -201,7 +208,7 @@ def _printed(expr: Any, names: Mapping[Any, str]) -> str:
     return str(Printer().doprint(expr))
 
 
-def _failing(text: str, tried: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+def failing_together(text: str, tried: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
     """The sizes, of those tried, for which a guard does not hold; all of them where it calls
     functions that Python does not have."""
     sizes = list(itertools.product(*tried))
@@ -214,7 +221,12 @@ def _failing(text: str, tried: Sequence[Sequence[int]]) -> list[tuple[int, ...]]
 
 def failing(text: str) -> list[int]:
     """The sizes, of those tried, for which a guard of ``size0`` alone does not hold."""
-    return [n for (n,) in _failing(text, [_tried_of(text)])]
+    return [n for (n,) in failing_together(text, [_tried_of(text)])]
+
+
+def holds(text: str, size: int) -> bool:
+    """Whether a guard of ``size0`` alone holds for a size."""
+    return not failing_together(text, [[size]])
 
 
 def largest_of(text: str) -> int | None:
@@ -222,7 +234,7 @@ def largest_of(text: str) -> int | None:
     if "L[" in text:
         return None
     tried = _tried_of(text)
-    limit = _as_limit(_failing(text, [tried]), tried)
+    limit = _as_limit(failing_together(text, [tried]), tried)
     return int(limit[1]) if limit is not None and not limit[0] and limit[1] < math.inf else None
 
 

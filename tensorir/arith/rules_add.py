@@ -83,6 +83,26 @@ def remainder_of_difference(s: Simplifier, x: Linear) -> Linear | None:
     return None
 
 
+def multiple_of_remainder(s: Simplifier, x: Linear) -> Linear | None:
+    """x - x % c  ->  x // c * c,  and  x + (-x) % c  ->  (x + c - 1) // c * c    for a constant
+    c > 0"""
+    for atom, k in x.terms.items():
+        if type(atom) is not FloorMod:
+            continue
+        n, d = s.atoms.parts[atom]
+        if d.terms or d.const <= 0:
+            continue
+        rest = _without(x, Linear(n.terms).scale(-k) + Linear({atom: k}))
+        if rest is None:
+            continue
+        if all(weight < 0 for weight in n.terms.values()):
+            whole = s.floordiv(n.scale(-1).shift(d.const - 1), d)
+        else:
+            whole = s.floordiv(n, d).scale(-1)
+        return rest.shift(k * n.const) + whole.scale(k * d.const)
+    return None
+
+
 def exact_quotient(s: Simplifier, x: Linear) -> Linear | None:
     """x // c * c  ->  x - r    if x % c is known to be the constant r"""
     if not s.known_moduli:
@@ -103,6 +123,7 @@ SUM_RULES: tuple[SumRule, ...] = (
     join_remainder,
     join_split_remainder,
     remainder_of_difference,
+    multiple_of_remainder,
     exact_quotient,
 )
 

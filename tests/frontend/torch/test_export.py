@@ -236,6 +236,35 @@ def test_a_branch_at_one_large_size_is_seen(size: int) -> None:
     assert str(size) in failure(At(size), torch.rand(5), shapes=({0: "n"},))
 
 
+class Chunks(nn.Module):
+    """Sums in chunks of 40, of which the last is padded, as state space models compute theirs.
+    ``more`` is added where none is."""
+
+    def __init__(self, more: float = 0.0) -> None:
+        super().__init__()
+        self.more = more
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        missing = (40 - x.shape[1] % 40) % 40
+        chunks = F.pad(x, (0, missing)).reshape(x.shape[0], -1, 40)
+        sums = chunks.cumsum(-1) + chunks.sum(-1, keepdim=True).cumsum(1)
+        found = sums.reshape(x.shape[0], -1)
+        return found[:, : x.shape[1]] if missing else found + self.more
+
+
+def test_chunks_of_a_length_with_and_without_a_rest_are_one_program() -> None:
+    shapes = ({0: "rows", 1: "length"},)
+    model = burnish.compile(Chunks(), (torch.rand(3, 100),), dynamic_shapes=shapes)
+    for size in (1, 7, 40, 41, 79, 80, 120, 121, 400):
+        x = torch.rand(2, size)
+        torch.testing.assert_close(model(x), Chunks()(x), rtol=1e-4, atol=1e-4)
+
+
+def test_chunks_that_are_something_else_without_a_rest_are_refused() -> None:
+    message = failure(Chunks(1.0), torch.rand(3, 100), shapes=({0: "rows", 1: "length"},))
+    assert "something else where length is 160" in message
+
+
 class TwoInputs(nn.Module):
     """Needs two rows of the second input, whatever the first has."""
 
