@@ -11,7 +11,6 @@ from burnish.frontend.torch.dynamic_shapes import plan_export
 from burnish.frontend.torch.said_guards import Gaps, fails_at, gaps_of
 from burnish.support.errors import FrontendError
 
-
 SAID = "  - Not all values of n = s in the specified range satisfy the generated guard {}"
 
 
