@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.export import ExportedProgram
@@ -26,7 +26,8 @@ from ...graphir.dim import dim_equal
 from ...graphir.expr import Constant, Tuple, Var
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...support.node import walk
-from ...tensorir.expr import Add, Expr
+from ...tensorir.arith.evaluate import evaluate
+from ...tensorir.expr import Add, Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from ...tensorir.text.dim_text import print_dim
 from ...tensorir.visitor import free_vars
@@ -216,7 +217,8 @@ def import_exported_program(
                 program, places, least or {}, parameters, source, fallback, equal, read
             )
         except TypeInferenceError as error:
-            equal = _merged(error, equal, _symbols(program, places))
+            symbols = _symbols(program, places)
+            equal = _merged(error, equal, symbols, _example_sizes(program, symbols))
         else:
             return replace(made, seconds={"import": time.perf_counter() - start})
 
@@ -238,9 +240,12 @@ def _checked_name(node: Node) -> str:
     return name if name == "operator.getitem" else f"{name} of complex numbers"
 
 
-def _merged(error: TypeInferenceError, equal: EqualSizes, symbols: SymbolTable) -> EqualSizes:
+def _merged(
+    error: TypeInferenceError, equal: EqualSizes, symbols: SymbolTable, example: Mapping[str, int]
+) -> EqualSizes:
     """With two sizes that an operator needs to be one, and of which torch does not say that they
-    are: a call checks it. Raises the error where it is about anything else."""
+    are: a call checks it. A size that is 1 in the ``example``, beside one that is not, is 1. Raises
+    the error where it is about anything else."""
     a, b = error.dims or (None, None)
     while isinstance(a, Add) and isinstance(b, Add) and dim_equal(a.b, b.b):
         a, b = a.a, b.a  # a cache that has grown by as much as another one
@@ -254,10 +259,33 @@ def _merged(error: TypeInferenceError, equal: EqualSizes, symbols: SymbolTable) 
             raise error
         return replace(equal, names=(*equal.names, pair))
     kept, gone = sorted((a, b), key=lambda e: sum(1 for _ in walk(e)))
+    ones = [e for e in (a, b) if _value_in(example, e) == 1]
+    if len(ones) == 1 and free_vars(ones):
+        kept, gone = IntImm(1), ones[0]
+    elif not free_vars([kept]):
+        raise error
     known = [dim_equal(symbols.own(x), symbols.own(gone)) for _, x in equal.sizes]
-    if not free_vars([kept]) or any(known) or len(equal.sizes) == _MOST_ALIKE:
+    if any(known) or len(equal.sizes) == _MOST_ALIKE:
         raise error
     return replace(equal, sizes=(*equal.sizes, (kept, gone)))
+
+
+def _example_sizes(program: ExportedProgram, symbols: SymbolTable) -> dict[str, int]:
+    """The sizes of the example that a program was traced with, by the names of dims."""
+    found: dict[str, int] = {}
+    for size in [s for f in _input_fakes(program) for s in _sizes(f)]:
+        if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol and size.node.has_hint():
+            dim = symbols.expression(size.node.expr)
+            if isinstance(dim, DimVar):
+                found[dim.name] = int(size.node.hint)
+    return found
+
+
+def _value_in(example: Mapping[str, int], dim: Expr) -> int | None:
+    """The value of a dim in the example; None where that is not known."""
+    if not all(v.name in example for v in free_vars([dim])):
+        return None
+    return int(evaluate(dim, lambda e: example[cast(DimVar, e).name]))
 
 
 def _symbols(

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .object_parts import flatten_object, flatten_object_with_paths, unflatten_object
 
@@ -124,7 +125,7 @@ def _register_cache(kind: type) -> None:
             return unflatten_object(parts, context)
         if not all(isinstance(x, torch.Tensor) for x in pytree.tree_leaves(parts)):
             return kind()  # of the numbers of leaves, which a layer cannot be updated with
-        return theirs._unflatten_dynamic_cache(parts, context)
+        return _cache_of(list(parts), context, theirs._unflatten_dynamic_cache)
 
     _register(
         kind,
@@ -132,6 +133,23 @@ def _register_cache(kind: type) -> None:
         unflatten,
         flattening(theirs._flatten_cache_dict_with_keys, flatten_object_with_paths),
     )
+
+
+def _cache_of(parts: list[Any], context: Any, make: Callable[..., Any]) -> Any:
+    """A cache with these keys and values. transformers joins each to nothing, which copies it, and
+    puts constants into a program that is traced: it makes a cache of others here, unseen."""
+    with _disable_current_modes():
+        others = [[torch.empty((1,) * x.ndim, dtype=x.dtype) for x in part] for part in parts]
+        cache = make(others, context)
+    names = context[0]
+    held = dict(zip(names, parts, strict=True))
+    for layer, keys, values in zip(
+        cache.layers, held["key_cache"], held["value_cache"], strict=False
+    ):
+        layer.keys, layer.values, layer.device = keys, values, keys.device
+        if hasattr(layer, "cumulative_length"):
+            layer.cumulative_length = keys.shape[-2]
+    return cache
 
 
 def _is_keys_and_values(cache: Any) -> bool:

@@ -378,6 +378,28 @@ def test_several_threads_may_import_at_once() -> None:
     assert all(f.input_names == found[0].input_names for f in found)
 
 
+def test_a_size_that_is_1_for_all_but_an_empty_input_is_1() -> None:
+    """As MPT slices its biases: one row, and of the columns as many as there are keys."""
+
+    class Biases(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("bias", torch.rand(2, 1, 16))
+
+        def forward(self, scores: torch.Tensor) -> torch.Tensor:
+            rows, columns = scores.shape[2:]
+            first = max(0, self.bias.shape[1] - rows), max(0, self.bias.shape[2] - columns)
+            return scores + self.bias[:, first[0] :, first[1] :]
+
+    module = Biases()
+    model = burnish.compile(
+        module, (torch.rand(3, 2, 7, 7),), dynamic_shapes=({0: "batch", 2: "n", 3: "n"},)
+    )
+    for n in (1, 2, 7, 15):
+        x = torch.rand(2, 2, n, n)
+        torch.testing.assert_close(model(x), module(x))
+
+
 def test_sizes_that_an_operator_needs_to_be_one_are_checked() -> None:
     """torch's attention does not say that there are as many values as keys."""
 

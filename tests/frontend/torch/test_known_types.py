@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import burnish
 from burnish.frontend.torch.known_types import register_types, registered_results
@@ -170,6 +171,38 @@ def test_caches_that_are_more_than_keys_and_values_come_out(make: Any) -> None:
     found = burnish.compile(module)(ids)
     torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
     _assert_same_caches(_cache_of(found), _cache_of(expected))
+
+
+class Seen(TorchDispatchMode):
+    """Keeps the names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("make", [_plain, _window])
+def test_a_cache_is_put_together_without_operators(make: Any) -> None:
+    """Joined to nothing, keys and values would be copies."""
+    torch.manual_seed(0)
+    with torch.no_grad():
+        cache = _cache_of(make()(torch.randint(3, 99, (1, 3))))
+    register_types(cache)
+    leaves, spec = pytree.tree_flatten(cache)
+    assert len(leaves) == 4
+    with Seen() as seen:
+        back = pytree.tree_unflatten(leaves, spec)
+    assert seen.names == []
+    assert [x is y for x, y in zip(pytree.tree_leaves(back), leaves, strict=True)] == [True] * 4
+    assert back.get_seq_length() == cache.get_seq_length() == 3
+    token = torch.rand(1, *leaves[0].shape[1:2], 1, leaves[0].shape[-1])
+    for own, other in zip(back.update(token, token, 0), cache.update(token, token, 0), strict=True):
+        assert torch.equal(own, other)
+    _assert_same_caches(back, cache)
 
 
 @pytest.mark.parametrize("length", [3, 9])
