@@ -48,6 +48,7 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .inference_tensors import without_gradients
 from .known_types import UNKNOWN, register_types, registered_results
+from .loops_of_hits import take_turns
 from .registry import REAL, import_dtype, raised_at
 from .said_guards import MUST_BE_CONSTANT, fails_at, gaps_of, suggested_bounds
 from .scripted_modules import (
@@ -306,6 +307,7 @@ def _exporter(
                 **options,
             )
         drop_failed_calls(program)
+        take_turns(program)
         check_guards(program, plan)
         plan.scripted = tuple(written)
         return program

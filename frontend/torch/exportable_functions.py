@@ -24,6 +24,7 @@ from torch.overrides import TorchFunctionMode
 
 from .checks_of_data import ChecksOfData, may_be_caught
 from .known_values import KnownValues
+from .loops_of_hits import Turns
 
 _ATTENTION: Any = nn.functional.scaled_dot_product_attention
 LOOKS = (
@@ -43,6 +44,7 @@ class ExportableFunctions(TorchFunctionMode):
         super().__init__()
         self.known = KnownValues(module, tell_sizes=tell_sizes)
         self.checks = ChecksOfData()
+        self.turns = Turns()
 
     def __enter__(self) -> ExportableFunctions:
         self._held = transformer._detect_is_causal_mask
@@ -74,7 +76,12 @@ class ExportableFunctions(TorchFunctionMode):
             truth = self.checks.answer(args[0])
             if truth is not None:
                 return truth
-        return self.known.call(func, args, kwargs or {})
+        rows = self.turns.call(func, args)
+        if rows is not None:
+            return rows
+        result = self.known.call(func, args, kwargs or {})
+        self.turns.remember(func, args, result)
+        return result
 
     def _truth_of(self, number: torch.SymBool) -> bool:
         """That of a condition on numbers out of data too."""

@@ -138,14 +138,14 @@ class _Functionalization:
 
     def run(self) -> Graph:
         for node in self._old.nodes:
-            if _is_its_operand(node):
-                ours, operands = _memories(node), _memories(node.all_input_nodes[0])
+            if gives_its_operand(node):
+                ours, operands = memories(node), memories(node.all_input_nodes[0])
                 self._shared |= {m: self._one(n) for m, n in zip(ours, operands, strict=True)}
         for node in self._old.nodes:
-            if is_write(node) and not _is_its_operand(node):
-                self._versions[self._one(_memories(_written(node))[0])] = 0
+            if is_write(node) and not gives_its_operand(node):
+                self._versions[self._one(memories(_written(node))[0])] = 0
         for node in self._old.nodes:
-            if is_write(node) and not _is_its_operand(node):
+            if is_write(node) and not gives_its_operand(node):
                 self._write(node)
             else:
                 self._keep(node)
@@ -157,11 +157,11 @@ class _Functionalization:
         return self._shared.get(memory, memory)
 
     def _written_memories(self, node: Node) -> set[int]:
-        return {m for m in map(self._one, _memories(node)) if m in self._versions}
+        return {m for m in map(self._one, memories(node)) if m in self._versions}
 
     # -- reading --------------------------------------------------------------------------------
     def _keep(self, node: Node) -> None:
-        is_operand = _is_its_operand(node)
+        is_operand = gives_its_operand(node)
         made = self._read(node.all_input_nodes[0]) if is_operand else self._copied(node)
         self._nodes[node] = made
         written = self._written_memories(node)
@@ -301,13 +301,13 @@ def _computed(node: Node, function: Callable[..., Any]) -> Any:
         return function(*fakes[0], **fakes[1])
 
 
-def _memories(node: Node) -> list[int]:
+def memories(node: Node) -> list[int]:
     """The memory of a node's tensors."""
     values = pytree.tree_leaves(node.meta.get("val"))
     return [_storage(x) for x in values if isinstance(x, torch.Tensor)]
 
 
-def _is_its_operand(node: Node) -> bool:
+def gives_its_operand(node: Node) -> bool:
     """Whether a call gives its operand, and changes nothing: so where a tensor is copied into
     itself (``self.b = self.b.to(x.dtype)``). Of dropout that does nothing the fake tensors do not
     say so."""

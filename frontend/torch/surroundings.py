@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram, _trace
 from torch.fx import Tracer
+from torch.utils._python_dispatch import _disable_current_modes
 
 from .dynamic_shapes import ExportPlan
 from .known_types import replaced_forward
@@ -114,14 +115,25 @@ def _example_size(size: Any) -> int:
     return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
 
 
+def _text(value: Any, form: str) -> str:
+    held = value
+    if isinstance(value, FunctionalTensor):
+        held = torch._from_functional_tensor(value.elem)
+    constant = getattr(held, "constant", None)
+    if isinstance(constant, torch.Tensor) and not constant.ndim:
+        with _disable_current_modes():
+            return format(constant.item(), form)
+    return str(value)
+
+
 @contextlib.contextmanager
 def formatted_numbers() -> Iterator[None]:
     """What is known when a model runs alone has a text in every format (``f"{x.max():.3f}"`` in
-    what a module prints): its name."""
+    what a module prints): its name. A constant has that of its number."""
     kinds: tuple[Any, ...] = (*SYMBOLIC, FakeTensor, FunctionalTensor)
     held = [kind.__dict__.get("__format__") for kind in kinds]
     for kind in kinds:
-        kind.__format__ = lambda self, form: str(self)
+        kind.__format__ = _text
     try:
         yield
     finally:

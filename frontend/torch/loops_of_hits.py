@@ -1,0 +1,276 @@
+"""Loops over the places where a flag is set, as mixtures of experts are written.
+
+    for expert in (chosen.sum((-1, -2)) > 0).nonzero():
+        slot, token = torch.where(chosen[expert].squeeze(0))
+        out.index_add_(0, token, self.experts[expert](x[token]) * weights[token, slot, None])
+
+How often such a loop runs data tell, and torch.export cannot trace it. Where it is known how many
+flags there are, and few, ``Turns`` gives each place its turn while the module is traced, with a
+mark before and behind it. ``take_turns`` then lets a turn count only where its flag is set::
+
+    mark(flag, begins); out.index_add_(...); mark(flag, ends)
+    ->  before = out.clone(); out.index_add_(...); out.copy_(where(flag, out, before))
+
+A local variable that has another tensor of its type behind a turn (``out = out + y``) has that or
+the one of before, which ``_kept`` notes. Nothing else may be seen of a turn afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.export import ExportedProgram
+from torch.fx import Graph, Node
+from torch.utils import _pytree as pytree
+
+from ...support.errors import FrontendError
+from .functionalize import gives_its_operand, is_write, memories
+from .registry import location
+
+aten = torch.ops.aten
+_MARK = aten._assert_async.msg
+_BEGINS, _ENDS = "burnish: a turn begins ", "burnish: a turn ends "
+_KEEPS = "burnish: a turn keeps"
+_PLACES = (Tensor.nonzero, torch.nonzero, Tensor.argwhere, torch.argwhere)
+_HOLDERS = (list, dict, set)
+_PLAIN = (int, float, str, bytes)
+MOST = 256
+"""Places that are given a turn each."""
+
+
+class Turns:
+    """Keeps of which flags the places were asked for, while a module is traced."""
+
+    def __init__(self) -> None:
+        self._flags: dict[int, tuple[Tensor, Tensor]] = {}
+        self._made: dict[int, tuple[Tensor, Any]] = {}
+        self._numbers = count()
+
+    def call(self, func: Any, args: Sequence[Any]) -> Any:
+        """What ``func`` gives of places: the rows that a loop runs through, and the numbers of
+        one. None where it is none of these, or of other tensors."""
+        if func is Tensor.unbind:
+            if id(args[0]) in self._made:
+                return tuple(map(self._scalar, self._made[id(args[0])][1]))
+            if id(args[0]) in self._flags and _is_asked_by_loop():
+                flags = self._flags[id(args[0])][1]
+                known = all(isinstance(size, int) for size in flags.shape)
+                return self._rows(flags) if known and flags.numel() <= MOST else None
+        elif func is Tensor.__getitem__ and id(args[0]) in self._made and isinstance(args[1], int):
+            place = self._made[id(args[0])][1]
+            return self._scalar(place[args[1]]) if args[0].ndim else None
+        return None
+
+    def _scalar(self, number: int) -> Tensor:
+        made = torch.tensor(number)
+        self._made[id(made)] = (made, number)
+        return made
+
+    def remember(self, func: Any, args: Sequence[Any], result: Any) -> None:
+        """Keep what ``result`` has the places of, where it has some."""
+        if func in _PLACES and isinstance(result, Tensor) and args:
+            self._flags[id(result)] = (result, args[0])
+
+    def _rows(self, flags: Tensor) -> Iterator[Tensor]:
+        set_ = flags.reshape(-1) != 0
+        names: list[str] = []
+        for i in range(math.prod(flags.shape)):
+            place, rest = [], i
+            for size in reversed(flags.shape):
+                rest, at = divmod(rest, int(size))
+                place.insert(0, at)
+            flag, number = set_[i], next(self._numbers)
+            before = _Locals(sys._getframe(1))
+            names = before.names if i == 0 else names
+            _MARK(flag, f"{_BEGINS}{number}")
+            row = torch.tensor(place, dtype=torch.int64)
+            self._made[id(row)] = (row, place)
+            yield row
+            for old, new in before.changed(names, sys._getframe(1)):
+                if new is row:
+                    continue
+                kept = torch.where(flag, new, old)
+                _MARK((kept != kept).any(), _KEEPS)
+            _MARK(flag, f"{_ENDS}{number}")
+
+
+class _Locals:
+    """The local variables of a loop before a turn."""
+
+    def __init__(self, frame: FrameType) -> None:
+        self._values = dict(frame.f_locals)
+        self._lengths = {n: len(v) for n, v in self._values.items() if isinstance(v, _HOLDERS)}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._values)
+
+    def changed(self, names: Sequence[str], frame: FrameType) -> Iterator[tuple[Tensor, Tensor]]:
+        """The tensors that variables had, and those of one type that they have now. Raises
+        FrontendError for what is no tensor and another now: a turn that is none has changed it."""
+        for name in names:
+            old, new = self._values.get(name), frame.f_locals.get(name)
+            if isinstance(old, Tensor) and isinstance(new, Tensor):
+                if old is not new and _type(old) == _type(new):
+                    yield old, new
+                continue
+            length = len(new) if isinstance(new, _HOLDERS) else None
+            is_same = old is new or (
+                type(old) is type(new) and isinstance(new, _PLAIN) and old == new
+            )
+            if not is_same or length != self._lengths.get(name):
+                raise FrontendError(
+                    f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: a loop over the "
+                    f"places that data tell changes {name!r}, a {type(new).__name__}, which cannot "
+                    "be compiled: how often it runs is not known. Compute it with tensors."
+                )
+
+
+def _type(x: Tensor) -> tuple[Any, ...]:
+    return x.dtype, list(map(str, x.shape))
+
+
+def _is_asked_by_loop() -> bool:
+    """Whether ``for`` asks what a mode of torch is asked for."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_name == "__torch_function__":
+        frame = frame.f_back
+    return frame.f_code is Tensor.__iter__.__code__
+
+
+def take_turns(program: ExportedProgram) -> None:
+    """Let what is between two marks count only where the flag of these is set. Raises FrontendError
+    for a loop that is left early, and where what a turn computes is used afterwards."""
+    graph = program.graph
+    begun: list[Node] = []
+    for node in list(graph.nodes):
+        said = str(node.args[1]) if node.target is _MARK else ""
+        if said.startswith(_BEGINS):
+            begun.append(node)
+        elif said.startswith(_ENDS):
+            # A turn that was left has no end; what encloses it ends with another number.
+            if begun[-1].args[1] != _BEGINS + said.removeprefix(_ENDS):
+                break
+            _take_turn(graph, begun.pop(), node)
+    if begun:
+        raise FrontendError(
+            f"{location(begun[-1])}: a loop over the places that data tell is left before its end "
+            "(break, return), which cannot be compiled; let it run to its end, and mask what it "
+            "is not to do."
+        )
+    graph.lint()
+    program.graph_module.recompile()
+
+
+def _take_turn(graph: Graph, begin: Node, end: Node) -> None:
+    inside: list[Node] = []
+    node = begin.next
+    while node is not end:
+        inside.append(node)
+        node = node.next
+    inside, kept = _apart(inside)
+    owners = _owners(graph)
+    own = {m for m, owner in owners.items() if owner in inside}
+    flag = begin.args[0]
+    _keep(inside, end, kept)
+    _check_unseen(inside, {*inside, *kept, end}, own)
+    written: dict[Node, None] = {}
+    for node in inside:
+        if node.target is _MARK:
+            with graph.inserting_before(node):
+                unset = _call(graph, begin, aten.logical_not.default, flag)
+                holds = _call(graph, begin, aten.logical_or.default, node.args[0], unset)
+            node.args = (holds, *node.args[1:])
+        elif is_write(node) and not gives_its_operand(node):
+            written |= {owners[m]: None for m in _places(node) if m not in own}
+    for owner in written:
+        with graph.inserting_before(begin):
+            old = _call(graph, begin, aten.clone.default, owner)
+        with graph.inserting_before(kept[0] if kept else end):
+            new = _call(graph, begin, aten.where.self, flag, owner, old)
+            _call(graph, begin, aten.copy_.default, owner, new)
+    graph.erase_node(begin)
+    graph.erase_node(end)
+
+
+def _apart(inside: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    """The nodes of a turn, and behind them what is kept of variables, without the marks of it."""
+    marks = [n for n in inside if n.target is _MARK and n.args[1] == _KEEPS]
+    kept: list[Node] = []
+    gone: set[Node] = set()
+    for mark in marks:
+        (found,) = mark.all_input_nodes
+        (differs,) = found.all_input_nodes
+        kept.append(differs.all_input_nodes[0])
+        for node in (mark, found, differs):
+            gone.add(node)
+            node.graph.erase_node(node)
+    return [n for n in inside if n not in gone and n not in kept], kept
+
+
+def _keep(inside: Sequence[Node], end: Node, kept: Sequence[Node]) -> None:
+    """Let what reads the variables behind a turn read what is kept of them."""
+    held = {*inside, end, *kept}
+    news = [node.args[1] for node in kept]
+    for node, new in zip(kept, news, strict=True):
+        assert isinstance(new, Node)
+        if new not in inside or news.count(new) > 1:
+            raise FrontendError(
+                f"{location(end)}: a loop over the places that data tell gives one tensor to "
+                "several variables, which cannot be compiled; write into tensors that are there "
+                "before the loop."
+            )
+        new.replace_all_uses_with(node, delete_user_cb=lambda user: user not in held)
+
+
+def _check_unseen(inside: Sequence[Node], held: set[Node], own: set[int]) -> None:
+    """Raise FrontendError where a result of a turn is used behind it, other than what it was given
+    to write."""
+    for node in inside:
+        has_own = not _places(node) or bool(own.intersection(_places(node)))
+        if has_own and any(user not in held for user in node.users):
+            raise FrontendError(
+                f"{location(node)}: a loop over the places that data tell computes what is used "
+                "behind it, which cannot be compiled; write into a tensor that is there before "
+                "the loop: out[...] = y, out += y, out.index_add_(0, rows, y)."
+            )
+
+
+def _owners(graph: Graph) -> dict[int, Node]:
+    """By memory, the first node whose tensor lies there."""
+    found: dict[int, Node] = {}
+    same: dict[int, int] = {}
+    for node in graph.nodes:
+        mine = memories(node)
+        if gives_its_operand(node):
+            same |= dict(zip(mine, memories(node.all_input_nodes[0]), strict=True))
+        for memory in mine:
+            while memory in same and same[memory] != memory:
+                memory = same[memory]
+            found.setdefault(memory, node)
+    return {**found, **{m: found[n] for m, n in same.items() if n in found}}
+
+
+def _places(node: Node) -> list[int]:
+    return memories(node.args[0]) if is_write(node) else memories(node)  # type: ignore[arg-type]
+
+
+def _call(graph: Graph, like: Node, target: Any, *args: Any) -> Node:
+    """A call with the place in the source of another node, and its type."""
+    made = graph.call_function(target, args)
+    made.meta = {k: v for k, v in like.meta.items() if k != "val"}
+    fakes = pytree.tree_map_only(Node, lambda n: n.meta["val"], args)
+    with torch._guards.detect_fake_mode(fakes):
+        made.meta["val"] = target(*fakes)
+    return made
+
+
+__all__ = ["MOST", "Turns", "take_turns"]

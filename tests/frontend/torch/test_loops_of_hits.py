@@ -1,0 +1,192 @@
+"""Loops over the places where flags are set: each place has its turn, which counts where its flag
+is set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import burnish
+from burnish.support.errors import DataCheckError, FrontendError
+
+
+class Experts(nn.Module):
+    """As transformers writes a mixture of experts."""
+
+    def __init__(self, experts: int = 4) -> None:
+        super().__init__()
+        self.gate = nn.Linear(8, experts)
+        self.experts = nn.ModuleDict({f"expert_{i}": nn.Linear(8, 8) for i in range(experts)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, 8)
+        weights, chosen = self.gate(rows).softmax(-1).topk(2, -1)
+        out = torch.zeros_like(rows)
+        mask = nn.functional.one_hot(chosen, len(self.experts)).permute(2, 1, 0)
+        for expert in torch.greater(mask.sum((-1, -2)), 0).nonzero():
+            slot, row = torch.where(mask[expert].squeeze(0))
+            found = self.experts[f"expert_{expert[0]}"](rows[row])
+            out.index_add_(0, row, found * weights[row, slot, None])
+        return out.reshape(x.shape)
+
+
+def test_a_mixture_of_experts_of_any_batch_and_length() -> None:
+    torch.manual_seed(0)
+    module = Experts().eval()
+    sizes = ({0: "batch", 1: "length"},)
+    model = burnish.compile(module, (torch.randn(2, 5, 8),), dynamic_shapes=sizes)
+    for batch, length in ((1, 1), (1, 2), (3, 7)):
+        x = torch.randn(batch, length, 8)
+        torch.testing.assert_close(model(x), module(x))
+
+
+def adds(x: Tensor) -> Tensor:
+    out = x * 0
+    for i in (x.sum(1) > 0).nonzero():
+        out += x[i] + 1
+    return out
+
+
+def binds(x: Tensor) -> Tensor:
+    out = x * 0
+    for i in (x.sum(1) > 0).nonzero():
+        out = out + x[i]
+    return out
+
+
+def writes_and_binds(x: Tensor) -> Tensor:
+    out, other = x * 1, x * 2
+    for i in (x.sum(1) > 0).nonzero():
+        out.mul_(2)
+        other[i] += 1
+        out = out + other.sum()
+    return out + other
+
+
+def one_after_the_other(x: Tensor) -> Tensor:
+    out = x * 0
+    for i in (x.sum(1) > 0).nonzero():
+        out = out + x[i]
+    for i in torch.nonzero(x.sum(1)):
+        out = out * x[i]
+    return out
+
+
+def one_in_the_other(x: Tensor) -> Tensor:
+    out = x * 0
+    for i in (x.sum(1) > 0).nonzero():
+        for j in (x[i[0]] > 0).nonzero():
+            out[i, j] += x[:, j].sum()
+    return out
+
+
+def places_of_two_axes(x: Tensor) -> Tensor:
+    out = x * 0
+    for i, j in torch.argwhere(x > 0.5):
+        out[i, j] = 7.0
+    return out
+
+
+def skips(x: Tensor) -> Tensor:
+    out = x * 0
+    for i in x.sum(1).relu().nonzero():
+        if i == 1:
+            continue
+        out[i] = x[i] * 3
+    return out
+
+
+class Of(nn.Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [adds, binds, writes_and_binds, one_after_the_other, one_in_the_other, places_of_two_axes,
+     skips],
+)  # fmt: skip
+def test_a_turn_counts_where_its_flag_is_set(function: Callable[[Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    module = Of(function)
+    model = burnish.compile(module, (torch.randn(4, 3),))
+    x = torch.randn(4, 3)
+    for given in (x, -x, torch.ones(4, 3), -torch.ones(4, 3), torch.zeros(4, 3)):
+        torch.testing.assert_close(model(given), module(given))
+
+
+def checks(x: Tensor) -> Tensor:
+    out = x * 0
+    for i in (x.sum(1) > 0).nonzero():
+        assert (x[i] > -5).all()
+        out += x[i]
+    return out
+
+
+def test_what_a_turn_checks_it_checks_where_its_flag_is_set() -> None:
+    model = burnish.compile(Of(checks), (torch.ones(2, 2),))
+    low = torch.tensor([[-6.0, 2.0], [1.0, 1.0]])
+    torch.testing.assert_close(model(low), checks(low))
+    with pytest.raises(DataCheckError):
+        model(torch.tensor([[-6.0, 7.0], [1.0, 1.0]]))
+
+
+def counts(x: Tensor) -> Tensor:
+    n = 0
+    for _ in (x.sum(1) > 0).nonzero():
+        n += 1
+    return x + n
+
+
+def gathers(x: Tensor) -> Tensor:
+    found = [x.sum(0, keepdim=True)]
+    for i in (x.sum(1) > 0).nonzero():
+        found.append(x[i])
+    return torch.cat(found).sum(0)
+
+
+def last(x: Tensor) -> Tensor:
+    found = x[:1]
+    for i in (x.sum(1) > 0).nonzero():
+        found = torch.cat([x[i], x[i]])
+    return found
+
+
+def leaves(x: Tensor) -> Tensor:
+    out = x * 0
+    for i in (x.sum(1) > 0).nonzero():
+        out += x[i]
+        break
+    return out
+
+
+def gives_twice(x: Tensor) -> Tensor:
+    out, before = x * 0, x
+    for i in (x.sum(1) > 0).nonzero():
+        before = out
+        out = out + x[i]
+    return out + before
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (counts, "changes 'n', an? int"),
+        (gathers, "changes 'found', an? list"),
+        (last, "computes what is used behind it"),
+        (leaves, "left before its end"),
+        (gives_twice, "one tensor to several variables"),
+    ],
+)
+def test_what_else_is_seen_of_a_turn_is_refused(
+    function: Callable[[Tensor], Tensor], said: str
+) -> None:
+    with pytest.raises(FrontendError, match=f"over the places that data tell .*{said}|{said}"):
+        burnish.compile(Of(function), (torch.ones(4, 3),))
