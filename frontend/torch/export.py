@@ -480,6 +480,7 @@ def _with_looks(
         if functions.known.read & _set_by(functions, program):
             raise  # a branch that the next call may take otherwise
         plan.unsaid = tuple(dict.fromkeys(functions.checks.unsaid))
+        plan.turns = tuple(functions.turns.taken.items())
         return program
 
 

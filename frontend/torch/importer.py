@@ -158,6 +158,7 @@ def import_module(
             *([_frozen("the script", plan.scripted)] if plan.scripted else ()),
             *([_frozen("forward()", plan.assigned)] if plan.assigned else ()),
             *([_unsaid(plan.unsaid)] if plan.unsaid else ()),
+            *([_turns(plan.turns)] if plan.turns else ()),
             *map(_kept, caches_in((example_inputs, example_kwargs))),
         ),
         state=tuple(
@@ -180,6 +181,14 @@ def _kept(kind: str) -> str:
     return (
         f"a {kind} among the inputs stays as it is: what forward() adds to it is in the one that a "
         "call returns."
+    )
+
+
+def _turns(loops: Sequence[tuple[str, int]]) -> str:
+    shown = ", ".join([f"{turns} at {place}" for place, turns in loops])
+    return (
+        f"loops over the places that data tell take all their turns in each call ({shown}), of "
+        "which those count whose flag is set."
     )
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -53,6 +54,8 @@ class Turns:
         self._flags: dict[int, tuple[Tensor, Tensor]] = {}
         self._made: dict[int, tuple[Tensor, Any]] = {}
         self._numbers = count()
+        self.taken: dict[str, int] = {}
+        """How many turns the loops take, by their places."""
 
     def call(self, func: Any, args: Sequence[Any]) -> Any:
         """What ``func`` gives of places: the rows that a loop runs through, and the numbers of
@@ -83,12 +86,15 @@ class Turns:
         set_ = flags.reshape(-1) != 0
         names: list[str] = []
         for i in range(math.prod(flags.shape)):
-            place, rest = [], i
+            place: list[int] = []
+            rest = i
             for size in reversed(flags.shape):
                 rest, at = divmod(rest, int(size))
                 place.insert(0, at)
             flag, number = set_[i], next(self._numbers)
-            before = _Locals(sys._getframe(1))
+            frame = sys._getframe(1)
+            self.taken[_place(frame)] = math.prod(flags.shape)
+            before = _Locals(frame)
             names = before.names if i == 0 else names
             _MARK(flag, f"{_BEGINS}{number}")
             row = torch.tensor(place, dtype=torch.int64)
@@ -128,10 +134,14 @@ class _Locals:
             )
             if not is_same or length != self._lengths.get(name):
                 raise FrontendError(
-                    f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}: a loop over the "
-                    f"places that data tell changes {name!r}, a {type(new).__name__}, which cannot "
-                    "be compiled: how often it runs is not known. Compute it with tensors."
+                    f"{_place(frame)}: a loop over the places that data tell changes {name!r}, of "
+                    f"{type(new)}, which cannot be compiled: how often it runs is not known. "
+                    "Compute it with tensors."
                 )
+
+
+def _place(frame: FrameType) -> str:
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _type(x: Tensor) -> tuple[Any, ...]:
@@ -268,7 +278,7 @@ def _call(graph: Graph, like: Node, target: Any, *args: Any) -> Node:
     made = graph.call_function(target, args)
     made.meta = {k: v for k, v in like.meta.items() if k != "val"}
     fakes = pytree.tree_map_only(Node, lambda n: n.meta["val"], args)
-    with torch._guards.detect_fake_mode(fakes):
+    with torch._guards.detect_fake_mode(fakes) or nullcontext():
         made.meta["val"] = target(*fakes)
     return made
 

@@ -116,7 +116,7 @@ def number(context: Context, held: Atom, fake: Any) -> Any:
         holds = context.cast(held, DType("bool"))
         if not bool(fake):
             holds = context.op("logical_not", holds)
-        check(context, holds, [], location(context.node), f"{RAISES} in torch._check")
+        check(context, holds, [], _place(context), f"{RAISES} in torch._check")
         return bool(fake)
     if not isinstance(fake, torch.SymInt):
         raise context.refuse(
@@ -124,6 +124,10 @@ def number(context: Context, held: Atom, fake: Any) -> Any:
             "which cannot be compiled; make the tensor one of integers first: x.long().item()."
         )
     return bound(context, held, fake)
+
+
+def _place(context: Context) -> str:
+    return location(context.node) if context.node is not None else "forward()"
 
 
 def bound(context: Context, count: Atom, size: torch.SymInt) -> Expr:

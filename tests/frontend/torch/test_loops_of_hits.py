@@ -38,6 +38,8 @@ def test_a_mixture_of_experts_of_any_batch_and_length() -> None:
     module = Experts().eval()
     sizes = ({0: "batch", 1: "length"},)
     model = burnish.compile(module, (torch.randn(2, 5, 8),), dynamic_shapes=sizes)
+    (note,) = [n for n in model.report.notes if "take all their turns" in n]
+    assert "(4 at test_loops_of_hits.py:" in note
     for batch, length in ((1, 1), (1, 2), (3, 7)):
         x = torch.randn(batch, length, 8)
         torch.testing.assert_close(model(x), module(x))
@@ -178,8 +180,8 @@ def gives_twice(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        (counts, "changes 'n', an? int"),
-        (gathers, "changes 'found', an? list"),
+        (counts, "changes 'n', of <class 'int'>"),
+        (gathers, "changes 'found', of <class 'list'>"),
         (last, "computes what is used behind it"),
         (leaves, "left before its end"),
         (gives_twice, "one tensor to several variables"),
