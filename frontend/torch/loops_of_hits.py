@@ -17,10 +17,13 @@ the one of before, which ``_kept`` notes. Nothing else may be seen of a turn aft
 
 from __future__ import annotations
 
+import bisect
+import dis
 import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -41,7 +44,6 @@ _MARK = aten._assert_async.msg
 _BEGINS, _ENDS = "burnish: a turn begins ", "burnish: a turn ends "
 _KEEPS = "burnish: a turn keeps"
 _PLACES = (Tensor.nonzero, torch.nonzero, Tensor.argwhere, torch.argwhere)
-_HOLDERS = (list, dict, set)
 _PLAIN = (int, float, str, bytes)
 MOST = 256
 """Places that are given a turn each."""
@@ -51,8 +53,10 @@ class Turns:
     """Keeps of which flags the places were asked for, while a module is traced."""
 
     def __init__(self) -> None:
-        self._flags: dict[int, tuple[Tensor, Tensor]] = {}
-        self._made: dict[int, tuple[Tensor, Any]] = {}
+        self._flags: dict[int, tuple[Tensor, int, Tensor]] = {}
+        """By what was given for them: that, in which version, and the flags."""
+        self._made: dict[int, tuple[Tensor, int, Any]] = {}
+        """The same of places, with their numbers."""
         self._numbers = count()
         self.taken: dict[str, int] = {}
         """How many turns the loops take, by their places."""
@@ -61,83 +65,150 @@ class Turns:
         """What ``func`` gives of places: the rows that a loop runs through, and the numbers of
         one. None where it is none of these, or of other tensors."""
         if func is Tensor.unbind:
-            if id(args[0]) in self._made:
-                return tuple(map(self._scalar, self._made[id(args[0])][1]))
-            if id(args[0]) in self._flags and _is_asked_by_loop():
-                flags = self._flags[id(args[0])][1]
-                known = all(isinstance(size, int) for size in flags.shape)
-                return self._rows(flags) if known and flags.numel() <= MOST else None
-        elif func is Tensor.__getitem__ and id(args[0]) in self._made and isinstance(args[1], int):
-            place = self._made[id(args[0])][1]
-            return self._scalar(place[args[1]]) if args[0].ndim else None
+            numbers = self._numbers_of(args[0])
+            if numbers is not None:
+                return tuple(map(self._given, numbers))
+            given = self._flags.get(id(args[0]))
+            loop = None if given is None or given[1] != args[0]._version else _asking_loop()
+            return None if given is None or loop is None else self._rows(given[2], loop)
+        if func is Tensor.__getitem__ and isinstance(args[1], int) and args[0].ndim:
+            numbers = self._numbers_of(args[0])
+            return None if numbers is None else self._given(numbers[args[1]])
         return None
-
-    def _scalar(self, number: int) -> Tensor:
-        made = torch.tensor(number)
-        self._made[id(made)] = (made, number)
-        return made
 
     def remember(self, func: Any, args: Sequence[Any], result: Any) -> None:
         """Keep what ``result`` has the places of, where it has some."""
-        if func in _PLACES and isinstance(result, Tensor) and args:
-            self._flags[id(result)] = (result, args[0])
+        if func not in _PLACES or not isinstance(result, Tensor) or not args:
+            return
+        known = all(isinstance(size, int) for size in args[0].shape)
+        if known and args[0].numel() <= MOST:  # of now, whatever is written there later
+            self._flags[id(result)] = (result, result._version, args[0] != 0)
 
-    def _rows(self, flags: Tensor) -> Iterator[Tensor]:
-        set_ = flags.reshape(-1) != 0
-        names: list[str] = []
-        for i in range(math.prod(flags.shape)):
+    def _numbers_of(self, place: Tensor) -> Any:
+        made = self._made.get(id(place))
+        return None if made is None or made[1] != place._version else made[2]
+
+    def _given(self, numbers: Any) -> Tensor:
+        """A place, or a number of one."""
+        made = torch.tensor(numbers, dtype=torch.int64)
+        self._made[id(made)] = (made, made._version, numbers)
+        return made
+
+    def _rows(self, flags: Tensor, loop: _Loop) -> Iterator[Tensor]:
+        turns = math.prod(flags.shape)
+        set_ = flags.reshape(-1)
+        names = list(sys._getframe(1).f_locals)
+        self.taken[_place(sys._getframe(1))] = turns
+        for i in range(turns):
             place: list[int] = []
             rest = i
             for size in reversed(flags.shape):
                 rest, at = divmod(rest, int(size))
                 place.insert(0, at)
             flag, number = set_[i], next(self._numbers)
-            frame = sys._getframe(1)
-            self.taken[_place(frame)] = math.prod(flags.shape)
-            before = _Locals(frame)
-            names = before.names if i == 0 else names
+            before = _Locals(names, sys._getframe(1))
             _MARK(flag, f"{_BEGINS}{number}")
-            row = torch.tensor(place, dtype=torch.int64)
-            self._made[id(row)] = (row, place)
+            row = self._given(place)
             yield row
-            for old, new in before.changed(names, sys._getframe(1)):
+            for old, new in before.changed(sys._getframe(1)):
                 if new is row:
                     continue
                 kept = torch.where(flag, new, old)
                 _MARK((kept != kept).any(), _KEEPS)
             _MARK(flag, f"{_ENDS}{number}")
+        frame = sys._getframe(1)
+        for name in loop.names_behind:
+            value = frame.f_locals.get(name)
+            if not isinstance(value, Tensor) or id(value) in self._made:
+                raise _changes(name, value, frame)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A ``for`` in the bytecode of a function."""
+
+    names_behind: list[str]
+    """The variables that it sets and that are read behind it."""
+
+    @classmethod
+    def of(cls, frame: FrameType) -> _Loop | None:
+        """The loop that asks for what it runs through; None where ``enumerate``, a comprehension or
+        another does, which counts turns."""
+        code = list(dis.get_instructions(frame.f_code))
+        at = bisect.bisect_right(code, frame.f_lasti, key=lambda ins: ins.offset) - 1
+        behind = [i for i in code[at + 1 : at + 4] if i.opname not in ("CACHE", "EXTENDED_ARG")]
+        if code[at].opname != "GET_ITER" or not behind or behind[0].opname != "FOR_ITER":
+            return None
+        begin, end = behind[0].offset, behind[0].argval
+        stored = [i.argval for i in code if begin < i.offset < end and _is_of(i, "STORE_")]
+        first: dict[str, str] = {}
+        for ins in code:
+            if ins.offset >= end and (_is_of(ins, "LOAD_") or _is_of(ins, "STORE_")):
+                first.setdefault(str(ins.argval), ins.opname)
+        found = [name for name in dict.fromkeys(stored) if first.get(name, "").startswith("LOAD_")]
+        return cls(found)
+
+
+def _is_of(ins: dis.Instruction, kind: str) -> bool:
+    """Whether an instruction loads or stores a variable."""
+    name = ins.opname.removeprefix(kind)
+    return ins.opname.startswith(kind) and name.startswith(("FAST", "DEREF", "NAME", "GLOBAL"))
+
+
+def _asking_loop() -> _Loop | None:
+    """The ``for`` that asks what a mode of torch is asked for."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_name == "__torch_function__":
+        frame = frame.f_back
+    if frame.f_code is not Tensor.__iter__.__code__ or frame.f_back is None:
+        return None
+    return _Loop.of(frame.f_back)
 
 
 class _Locals:
     """The local variables of a loop before a turn."""
 
-    def __init__(self, frame: FrameType) -> None:
-        self._values = dict(frame.f_locals)
-        self._lengths = {n: len(v) for n, v in self._values.items() if isinstance(v, _HOLDERS)}
+    def __init__(self, names: Sequence[str], frame: FrameType) -> None:
+        self._values = {name: frame.f_locals.get(name) for name in names}
+        self._held = {name: _held(value) for name, value in self._values.items()}
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._values)
-
-    def changed(self, names: Sequence[str], frame: FrameType) -> Iterator[tuple[Tensor, Tensor]]:
+    def changed(self, frame: FrameType) -> Iterator[tuple[Tensor, Tensor]]:
         """The tensors that variables had, and those of one type that they have now. Raises
         FrontendError for what is no tensor and another now: a turn that is none has changed it."""
-        for name in names:
-            old, new = self._values.get(name), frame.f_locals.get(name)
+        for name, old in self._values.items():
+            new = frame.f_locals.get(name)
             if isinstance(old, Tensor) and isinstance(new, Tensor):
                 if old is not new and _type(old) == _type(new):
                     yield old, new
                 continue
-            length = len(new) if isinstance(new, _HOLDERS) else None
-            is_same = old is new or (
-                type(old) is type(new) and isinstance(new, _PLAIN) and old == new
+            is_equal = type(old) is type(new) and isinstance(new, _PLAIN) and old == new
+            now, then = _held(new), self._held[name]
+            is_held = len(now) == len(then) and all(
+                a is b or (type(a) is type(b) and isinstance(a, _PLAIN) and a == b)
+                for a, b in zip(now, then, strict=True)
             )
-            if not is_same or length != self._lengths.get(name):
-                raise FrontendError(
-                    f"{_place(frame)}: a loop over the places that data tell changes {name!r}, of "
-                    f"{type(new)}, which cannot be compiled: how often it runs is not known. "
-                    "Compute it with tensors."
-                )
+            if not (old is new or is_equal) or not is_held:
+                raise _changes(name, new, frame)
+
+
+def _held(value: Any) -> list[Any]:
+    """What a container has, and the attributes of an object other than its tensors."""
+    if isinstance(value, dict):
+        return [*value, *value.values()]
+    if isinstance(value, (list, set)):
+        return [*value]
+    if isinstance(value, (Tensor, type)) or not hasattr(value, "__dict__"):
+        return []
+    own = [x for x in vars(value).values() if not isinstance(x, Tensor)]
+    return [*own, *[part for x in own if isinstance(x, (dict, list, set)) for part in _held(x)]]
+
+
+def _changes(name: str, value: Any, frame: FrameType) -> FrontendError:
+    return FrontendError(
+        f"{_place(frame)}: a loop over the places that data tell changes {name!r}, of "
+        f"{type(value)}, which cannot be compiled: how often it runs is not known. Compute it "
+        "with tensors that are there before the loop."
+    )
 
 
 def _place(frame: FrameType) -> str:

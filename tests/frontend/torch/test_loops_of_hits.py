@@ -92,6 +92,26 @@ def places_of_two_axes(x: Tensor) -> Tensor:
     return out
 
 
+def writes_what_it_asked(x: Tensor) -> Tensor:
+    """The flags are those of before."""
+    flags = x.sum(1) > 0
+    hit = flags.nonzero()
+    out = x * 1
+    flags.fill_(True)
+    for i in hit:
+        out[i] = -1
+        flags.logical_not_()
+    return out
+
+
+def keeps_a_view(x: Tensor) -> Tensor:
+    out = x * 1
+    row = out[0]
+    for i in (x.sum(1) > 0).nonzero():
+        row += x[i[0]]
+    return out
+
+
 def skips(x: Tensor) -> Tensor:
     out = x * 0
     for i in x.sum(1).relu().nonzero():
@@ -113,7 +133,7 @@ class Of(nn.Module):
 @pytest.mark.parametrize(
     "function",
     [adds, binds, writes_and_binds, one_after_the_other, one_in_the_other, places_of_two_axes,
-     skips],
+     writes_what_it_asked, keeps_a_view, skips],
 )  # fmt: skip
 def test_a_turn_counts_where_its_flag_is_set(function: Callable[[Tensor], Tensor]) -> None:
     torch.manual_seed(0)
@@ -169,6 +189,49 @@ def leaves(x: Tensor) -> Tensor:
     return out
 
 
+def numbers(x: Tensor) -> Tensor:
+    out = x * 0
+    for n, i in enumerate((x.sum(1) > 0).nonzero()):
+        out[n] = x[i[0]]
+    return out
+
+
+def comprehends(x: Tensor) -> Tensor:
+    return x * len([i for i in (x.sum(1) > 0).nonzero()])
+
+
+def knows_the_last(x: Tensor) -> Tensor:
+    for i in (x.sum(1) > 0).nonzero():
+        n = int(i)
+    return x * n
+
+
+def has_the_last(x: Tensor) -> Tensor:
+    for i in (x.sum(1) > 0).nonzero():
+        x = x + i
+    return x[i]
+
+
+class Counter:
+    n = 0
+    found: dict[str, Tensor]
+
+
+def counts_elsewhere(x: Tensor) -> Tensor:
+    counter = Counter()
+    counter.n = 1
+    for _ in (x.sum(1) > 0).nonzero():
+        counter.n += 1
+    return x * counter.n
+
+
+def fills_a_dict(x: Tensor) -> Tensor:
+    found = {"out": x}
+    for i in (x.sum(1) > 0).nonzero():
+        found["out"] = found["out"] + x[i]
+    return found["out"]
+
+
 def gives_twice(x: Tensor) -> Tensor:
     out, before = x * 0, x
     for i in (x.sum(1) > 0).nonzero():
@@ -184,6 +247,12 @@ def gives_twice(x: Tensor) -> Tensor:
         (gathers, "changes 'found', of <class 'list'>"),
         (last, "computes what is used behind it"),
         (leaves, "left before its end"),
+        (numbers, "does not export"),
+        (comprehends, "does not export"),
+        (knows_the_last, "changes 'n'"),
+        (has_the_last, "changes 'i'"),
+        (counts_elsewhere, "changes 'counter'"),
+        (fills_a_dict, "changes 'found'"),
         (gives_twice, "one tensor to several variables"),
     ],
 )
