@@ -111,6 +111,28 @@ def leave_out_nothing(module: torch.nn.Module, program: ExportedProgram, plan: E
         plan.leave_out(0, name)
 
 
+def leave_out_one(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
+    """Where the module computes something else for dims of 1 (``if len(x) > 1``, ``x.squeeze()``),
+    dims are 2 and more: those that alone make the difference, or all. A program that is exported as
+    if sizes were 2 and more says nothing of that."""
+
+    def agrees(name: str | None, rest: int | None) -> bool | None:
+        try:
+            judged = _agrees_at_size(1, module, program, plan, name, rest=rest, is_drawn=False)
+        except FrontendError:
+            return False
+        return True if judged else None
+
+    together = agrees(None, 1)
+    if together:
+        return
+    found = [name for name in plan.names if agrees(name, None) is False]
+    if not found and together is False:
+        found = list(plan.names)
+    for name in found:
+        plan.leave_out(1, name)
+
+
 def check_at_size(
     size: int,
     module: torch.nn.Module,
@@ -314,6 +336,7 @@ __all__ = [
     "check_example",
     "check_size",
     "leave_out_nothing",
+    "leave_out_one",
     "program_inputs",
     "run_program",
 ]

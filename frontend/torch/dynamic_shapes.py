@@ -61,6 +61,8 @@ class ExportPlan:
     """What may give something else in each call without showing it: iterators, random numbers."""
     unsaid: tuple[str, ...] = ()
     """Where ``forward()`` prints, warns or logs for some values, and the program does not."""
+    sampled: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Names of which torch leaves out more sizes than are looked at, and those that are."""
     turns: tuple[tuple[str, int], ...] = ()
     """Where ``forward()`` loops over places that data tell, and of how many each has its turn."""
     changed: tuple[torch.Tensor, ...] = ()

@@ -25,7 +25,13 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
 from .assignments import empty_buffers_aside, followed, lost_when_repeated, written_in_place
-from .check_sizes import DiffersError, check_example, check_size, leave_out_nothing
+from .check_sizes import (
+    DiffersError,
+    check_example,
+    check_size,
+    leave_out_nothing,
+    leave_out_one,
+)
 from .checks_in_bytecode import checks_in_bytecode
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
@@ -179,6 +185,8 @@ def _export_module(
     for size in sorted(looked_at, reverse=True):
         check_size(size, module, program, plan)
     leave_out_nothing(module, program, plan)
+    if is_oblivious:
+        leave_out_one(module, program, plan)
     _check_repeated(module, args, kwargs, plan)
     check_example(module, program, plan)
     return program, plan
@@ -249,6 +257,9 @@ def _export_with_gaps(
         program.graph_module.recompile()
         for name, size in sorted(gaps.sizes, key=lambda gap: -gap[1]):
             check_size(size, module, program, plan, name)
+        plan.sampled = tuple(
+            [(name, tuple(sorted(n for m, n in gaps.sizes if m == name))) for name in gaps.sampled]
+        )
         return program
 
 

@@ -159,6 +159,7 @@ def import_module(
             *([_frozen("forward()", plan.assigned)] if plan.assigned else ()),
             *([_unsaid(plan.unsaid)] if plan.unsaid else ()),
             *([_turns(plan.turns)] if plan.turns else ()),
+            *[_sampled(name, sizes) for name, sizes in plan.sampled],
             *map(_kept, caches_in((example_inputs, example_kwargs))),
         ),
         state=tuple(
@@ -189,6 +190,13 @@ def _turns(loops: Sequence[tuple[str, int]]) -> str:
     return (
         f"loops over the places that data tell take all their turns in each call ({shown}), of "
         "which those count whose flag is set."
+    )
+
+
+def _sampled(name: str, sizes: Sequence[int]) -> str:
+    return (
+        f"forward() takes other branches for some sizes of {name} than for the example: the "
+        f"program, which is one for all, was compared with it at {', '.join(map(str, sizes))}."
     )
 
 

@@ -19,14 +19,16 @@ from __future__ import annotations
 
 import bisect
 import dis
+import inspect
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -41,10 +43,12 @@ from .registry import location
 
 aten = torch.ops.aten
 _MARK = aten._assert_async.msg
+_YIELDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _BEGINS, _ENDS = "burnish: a turn begins ", "burnish: a turn ends "
 _KEEPS = "burnish: a turn keeps"
 _PLACES = (Tensor.nonzero, torch.nonzero, Tensor.argwhere, torch.argwhere)
 _PLAIN = (int, float, str, bytes)
+_MOST_HELD = 20_000
 MOST = 256
 """Places that are given a turn each."""
 
@@ -88,6 +92,9 @@ class Turns:
         made = self._made.get(id(place))
         return None if made is None or made[1] != place._version else made[2]
 
+    def _is_place(self, x: Tensor) -> bool:
+        return id(x) in self._made
+
     def _given(self, numbers: Any) -> Tensor:
         """A place, or a number of one."""
         made = torch.tensor(numbers, dtype=torch.int64)
@@ -106,20 +113,17 @@ class Turns:
                 rest, at = divmod(rest, int(size))
                 place.insert(0, at)
             flag, number = set_[i], next(self._numbers)
-            before = _Locals(names, sys._getframe(1))
+            before = _Locals(names, sys._getframe(1), self._is_place)
             _MARK(flag, f"{_BEGINS}{number}")
-            row = self._given(place)
-            yield row
+            yield self._given(place)
             for old, new in before.changed(sys._getframe(1)):
-                if new is row:
-                    continue
                 kept = torch.where(flag, new, old)
                 _MARK((kept != kept).any(), _KEEPS)
             _MARK(flag, f"{_ENDS}{number}")
         frame = sys._getframe(1)
         for name in loop.names_behind:
             value = frame.f_locals.get(name)
-            if not isinstance(value, Tensor) or id(value) in self._made:
+            if not isinstance(value, Tensor) or self._is_place(value):
                 raise _changes(name, value, frame)
 
 
@@ -137,10 +141,14 @@ class _Loop:
         code = list(dis.get_instructions(frame.f_code))
         at = bisect.bisect_right(code, frame.f_lasti, key=lambda ins: ins.offset) - 1
         behind = [i for i in code[at + 1 : at + 4] if i.opname not in ("CACHE", "EXTENDED_ARG")]
-        if code[at].opname != "GET_ITER" or not behind or behind[0].opname != "FOR_ITER":
+        is_for = code[at].opname == "GET_ITER" and behind and behind[0].opname == "FOR_ITER"
+        if not is_for or frame.f_code.co_flags & _YIELDS:
             return None
         begin, end = behind[0].offset, behind[0].argval
-        stored = [i.argval for i in code if begin < i.offset < end and _is_of(i, "STORE_")]
+        inside = [i for i in code if begin < i.offset < end]
+        if any(i.opname in ("STORE_GLOBAL", "YIELD_VALUE") for i in inside):
+            return None
+        stored = [i.argval for i in inside if _is_of(i, "STORE_")]
         first: dict[str, str] = {}
         for ins in code:
             if ins.offset >= end and (_is_of(ins, "LOAD_") or _is_of(ins, "STORE_")):
@@ -168,7 +176,10 @@ def _asking_loop() -> _Loop | None:
 class _Locals:
     """The local variables of a loop before a turn."""
 
-    def __init__(self, names: Sequence[str], frame: FrameType) -> None:
+    def __init__(
+        self, names: Sequence[str], frame: FrameType, is_place: Callable[[Tensor], bool]
+    ) -> None:
+        self._is_place = is_place
         self._values = {name: frame.f_locals.get(name) for name in names}
         self._held = {name: _held(value) for name, value in self._values.items()}
 
@@ -178,9 +189,13 @@ class _Locals:
         for name, old in self._values.items():
             new = frame.f_locals.get(name)
             if isinstance(old, Tensor) and isinstance(new, Tensor):
-                if old is not new and _type(old) == _type(new):
+                if old is not new and not self._is_place(new):
+                    if _type(old) != _type(new):
+                        raise _changes(name, new, frame)
                     yield old, new
                 continue
+            if isinstance(old, Iterator):
+                raise _changes(name, new, frame)
             is_equal = type(old) is type(new) and isinstance(new, _PLAIN) and old == new
             now, then = _held(new), self._held[name]
             is_held = len(now) == len(then) and all(
@@ -192,22 +207,32 @@ class _Locals:
 
 
 def _held(value: Any) -> list[Any]:
-    """What a container has, and the attributes of an object other than its tensors."""
-    if isinstance(value, dict):
-        return [*value, *value.values()]
-    if isinstance(value, (list, set)):
-        return [*value]
-    if isinstance(value, (Tensor, type)) or not hasattr(value, "__dict__"):
-        return []
-    own = [x for x in vars(value).values() if not isinstance(x, Tensor)]
-    return [*own, *[part for x in own if isinstance(x, (dict, list, set)) for part in _held(x)]]
+    """What is in containers and objects that a value holds, other than tensors."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting and len(found) < _MOST_HELD:
+        held = waiting.pop()
+        if id(held) in seen or isinstance(held, (Tensor, type, ModuleType, FunctionType)):
+            continue
+        seen.add(id(held))
+        if isinstance(held, dict):
+            parts = [*held, *held.values()]
+        elif isinstance(held, (list, tuple, set, deque)):
+            parts = [*held]
+        else:
+            parts = [*getattr(held, "__dict__", {}).values()]
+        found += parts
+        waiting += [x for x in parts if not isinstance(x, _PLAIN)]
+    return found
 
 
 def _changes(name: str, value: Any, frame: FrameType) -> FrontendError:
+    kind = "a tensor" if isinstance(value, Tensor) else f"of {type(value)}"
     return FrontendError(
-        f"{_place(frame)}: a loop over the places that data tell changes {name!r}, of "
-        f"{type(value)}, which cannot be compiled: how often it runs is not known. Compute it "
-        "with tensors that are there before the loop."
+        f"{_place(frame)}: a loop over the places that data tell changes {name!r}, {kind}, which "
+        "cannot be compiled: how often it runs is not known. Compute it with tensors that are "
+        "there before the loop."
     )
 
 
@@ -232,6 +257,7 @@ def take_turns(program: ExportedProgram) -> None:
     for a loop that is left early, and where what a turn computes is used afterwards."""
     graph = program.graph
     begun: list[Node] = []
+    kept: list[Node] = []
     for node in list(graph.nodes):
         said = str(node.args[1]) if node.target is _MARK else ""
         if said.startswith(_BEGINS):
@@ -240,18 +266,21 @@ def take_turns(program: ExportedProgram) -> None:
             # A turn that was left has no end; what encloses it ends with another number.
             if begun[-1].args[1] != _BEGINS + said.removeprefix(_ENDS):
                 break
-            _take_turn(graph, begun.pop(), node)
+            kept += _take_turn(graph, begun.pop(), node)
     if begun:
         raise FrontendError(
             f"{location(begun[-1])}: a loop over the places that data tell is left before its end "
             "(break, return), which cannot be compiled; let it run to its end, and mask what it "
             "is not to do."
         )
+    if kept:
+        _check_aliases(graph, kept)
     graph.lint()
     program.graph_module.recompile()
 
 
-def _take_turn(graph: Graph, begin: Node, end: Node) -> None:
+def _take_turn(graph: Graph, begin: Node, end: Node) -> list[Node]:
+    """The variables that are kept behind a turn, each of which is the new one or the old."""
     inside: list[Node] = []
     node = begin.next
     while node is not end:
@@ -261,7 +290,7 @@ def _take_turn(graph: Graph, begin: Node, end: Node) -> None:
     owners = _owners(graph)
     own = {m for m, owner in owners.items() if owner in inside}
     flag = begin.args[0]
-    _keep(inside, end, kept)
+    _keep(inside, end, kept, own)
     _check_unseen(inside, {*inside, *kept, end}, own)
     written: dict[Node, None] = {}
     for node in inside:
@@ -280,6 +309,7 @@ def _take_turn(graph: Graph, begin: Node, end: Node) -> None:
             _call(graph, begin, aten.copy_.default, owner, new)
     graph.erase_node(begin)
     graph.erase_node(end)
+    return kept
 
 
 def _apart(inside: Sequence[Node]) -> tuple[list[Node], list[Node]]:
@@ -297,19 +327,42 @@ def _apart(inside: Sequence[Node]) -> tuple[list[Node], list[Node]]:
     return [n for n in inside if n not in gone and n not in kept], kept
 
 
-def _keep(inside: Sequence[Node], end: Node, kept: Sequence[Node]) -> None:
+def _keep(inside: Sequence[Node], end: Node, kept: Sequence[Node], own: set[int]) -> None:
     """Let what reads the variables behind a turn read what is kept of them."""
     held = {*inside, end, *kept}
     news = [node.args[1] for node in kept]
     for node, new in zip(kept, news, strict=True):
         assert isinstance(new, Node)
-        if new not in inside or news.count(new) > 1:
+        if new not in inside or news.count(new) > 1 or not own.issuperset(memories(new)):
             raise FrontendError(
                 f"{location(end)}: a loop over the places that data tell gives one tensor to "
                 "several variables, which cannot be compiled; write into tensors that are there "
                 "before the loop."
             )
         new.replace_all_uses_with(node, delete_user_cb=lambda user: user not in held)
+
+
+def _check_aliases(graph: Graph, kept: Sequence[Node]) -> None:
+    """Raise FrontendError where a variable that is kept is written, and what it may be otherwise,
+    the tensor of before, is read afterwards or is not the program's own."""
+    owners = _owners(graph)
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    writes = [n for n in graph.nodes if is_write(n) and not gives_its_operand(n)]
+    written = {owners[m] for n in writes for m in _places(n)}
+    for node in kept:
+        old = node.args[2]
+        while old in kept:  # of an earlier turn
+            old = old.args[2]  # type: ignore[union-attr]
+        assert isinstance(old, Node)
+        owner = owners[memories(old)[0]]
+        same = [n for n in graph.nodes if any(owners[m] is owner for m in memories(n))]
+        readers = {u for n in same for u in n.users if order[u] > order[node] and u not in kept}
+        if node in written and (owner.op == "placeholder" or readers):
+            raise FrontendError(
+                f"{location(node)}: a loop over the places that data tell gives a variable another "
+                "tensor, which is written afterwards, and the one that it had before is used; "
+                "write into a copy (x.clone())."
+            )
 
 
 def _check_unseen(inside: Sequence[Node], held: set[Node], own: set[int]) -> None:

@@ -38,6 +38,8 @@ _FRACTION = re.compile(r"got (<=?|>=?) for (\w+) \1 (\d+)/(\d+)$")
 _MOST_GAPS = 16
 _LEFT_OUT_BY_REMAINDER = 3
 """How many multiples of a number are looked at, where all are left out."""
+_LARGER = (64, 128, 256, 512, 1024)
+"""Sizes from which the next multiple is looked at, too: a branch may branch once more."""
 
 
 def fails_at(condition: Any, names: Mapping[Any, str]) -> list[dict[str, int]] | None:
@@ -64,6 +66,8 @@ class Gaps:
     sizes: list[tuple[str, int]]
     """Names and sizes to look at: all of few; of many that are one run, or that divide by one
     number, some, since they are one branch."""
+    sampled: list[str]
+    """The names of which not all are looked at."""
     guards: list[tuple[str, str]]
     """Names, and what holds for all other sizes of theirs, each of ``size0``."""
 
@@ -82,6 +86,7 @@ def gaps_of(error: FrontendError, plan: ExportPlan) -> Gaps | None:
     guards = [_GUARD.match(line) for line in lines]
     found: dict[tuple[str, int], None] = {}
     conditions: dict[tuple[str, str], None] = {}
+    sampled: dict[str, None] = {}
     few = 0
     for guard in guards:
         if guard is None or guard["name"] not in plan.names:
@@ -93,12 +98,14 @@ def gaps_of(error: FrontendError, plan: ExportPlan) -> Gaps | None:
         sizes = left_out if len(left_out) <= _MOST_GAPS else _some_of(left_out)
         if sizes is None:
             return None
+        if sizes is not left_out:
+            sampled[guard["name"]] = None
         few += sum((guard["name"], n) not in found for n in sizes if sizes is left_out)
         if few > _MOST_GAPS:
             return None
         found |= {(guard["name"], n): None for n in sizes}
         conditions[guard["name"], condition] = None
-    return Gaps(list(found), list(conditions)) if guards else None
+    return Gaps(list(found), list(sampled), list(conditions)) if guards else None
 
 
 def _some_of(sizes: Sequence[int]) -> list[int] | None:
@@ -117,7 +124,9 @@ def _some_of(sizes: Sequence[int]) -> list[int] | None:
         if sorted(set(expected)) != sizes[end:]:
             return None
     places = {0, 1, len(run) // 3, 2 * len(run) // 3, len(run) - 2, len(run) - 1}
-    return [*[run[i] for i in sorted(places) if 0 <= i < len(run)], *rest[:_LEFT_OUT_BY_REMAINDER]]
+    larger = [next((n for n in rest if n >= size), 0) for size in _LARGER]
+    rest = sorted({*rest[:_LEFT_OUT_BY_REMAINDER], *larger} - {0})
+    return [*[run[i] for i in sorted(places) if 0 <= i < len(run)], *rest]
 
 
 def suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:

@@ -255,6 +255,8 @@ class Chunks(nn.Module):
 def test_chunks_of_a_length_with_and_without_a_rest_are_one_program() -> None:
     shapes = ({0: "rows", 1: "length"},)
     model = burnish.compile(Chunks(), (torch.rand(3, 100),), dynamic_shapes=shapes)
+    (note,) = [n for n in model.report.notes if "takes other branches" in n]
+    assert "compared with it at 40, 80, 120, 160, 280, 520, 1040." in note
     for size in (1, 7, 40, 41, 79, 80, 120, 121, 400):
         x = torch.rand(2, size)
         torch.testing.assert_close(model(x), Chunks()(x), rtol=1e-4, atol=1e-4)
@@ -262,7 +264,35 @@ def test_chunks_of_a_length_with_and_without_a_rest_are_one_program() -> None:
 
 def test_chunks_that_are_something_else_without_a_rest_are_refused() -> None:
     message = failure(Chunks(1.0), torch.rand(3, 100), shapes=({0: "rows", 1: "length"},))
-    assert "something else where length is 160" in message
+    assert "something else where length is 1040" in message
+
+
+class Whole(nn.Module):
+    """Has a way of its own for lengths without a rest, and from some length on."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] % 8 == 0 and x.shape[0] >= 512 else x * 1
+
+
+def test_a_branch_within_a_branch_is_seen() -> None:
+    message = failure(Whole(), torch.rand(13), shapes=({0: "n"},))
+    assert "something else where n is 1024" in message
+
+
+class Centered(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 1:
+            x = x - x.mean(0)
+        return x
+
+
+def test_a_dim_of_1_that_is_something_else_is_left_out() -> None:
+    model = burnish.compile(Centered(), (torch.rand(4, 3),), dynamic_shapes=({0: "rows"},))
+    for rows in (2, 5):
+        x = torch.rand(rows, 3)
+        torch.testing.assert_close(model(x), Centered()(x))
+    with pytest.raises(ShapeMismatchError, match="rows from 2 and more"):
+        model(torch.rand(1, 3))
 
 
 class TwoInputs(nn.Module):

@@ -4,6 +4,7 @@ is set."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -152,6 +153,23 @@ def checks(x: Tensor) -> Tensor:
     return out
 
 
+class Counts(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.n = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.n = 0
+        for _ in (x.sum(1) > 0).nonzero():
+            self.n += 1
+        return x * self.n
+
+
+def test_a_module_that_counts_turns_is_refused() -> None:
+    with pytest.raises(FrontendError, match="changes 'self'"):
+        burnish.compile(Counts(), (torch.ones(4, 3),))
+
+
 def test_what_a_turn_checks_it_checks_where_its_flag_is_set() -> None:
     model = burnish.compile(Of(checks), (torch.ones(2, 2),))
     low = torch.tensor([[-6.0, 2.0], [1.0, 1.0]])
@@ -225,6 +243,55 @@ def counts_elsewhere(x: Tensor) -> Tensor:
     return x * counter.n
 
 
+def counts_deeply(x: Tensor) -> Tensor:
+    held = {"counters": [Counter()]}
+    for _ in (x.sum(1) > 0).nonzero():
+        held["counters"][0].n += 1
+    return x * held["counters"][0].n
+
+
+def advances(x: Tensor) -> Tensor:
+    out, others = x * 0, iter(range(9))
+    for i in (x.sum(1) > 0).nonzero():
+        out[i] = float(next(others))
+    return out
+
+
+def is_given(x: Tensor) -> Tensor:
+    def places() -> Any:
+        for i in (x.sum(1) > 0).nonzero():
+            yield i + 0
+
+    n = 0
+    for _ in places():
+        n += 1
+    return x * n
+
+
+def has_another_shape(x: Tensor) -> Tensor:
+    total, found = x.sum(0), x * 2
+    for _ in (x.sum(1) > 0).nonzero():
+        found = total
+    return x + found.sum()
+
+
+def writes_an_alias(x: Tensor) -> Tensor:
+    first = x * 1
+    out = first
+    for i in (x.sum(1) > 0).nonzero():
+        out = out + x[i]
+    out.mul_(2)
+    return first + out
+
+
+def has_a_view(x: Tensor) -> Tensor:
+    first, out = x * 1, x * 2
+    for _ in (x.sum(1) > 0).nonzero():
+        out = first.view(4, 3)
+    out += 1
+    return first + out
+
+
 def fills_a_dict(x: Tensor) -> Tensor:
     found = {"out": x}
     for i in (x.sum(1) > 0).nonzero():
@@ -245,13 +312,19 @@ def gives_twice(x: Tensor) -> Tensor:
     [
         (counts, "changes 'n', of <class 'int'>"),
         (gathers, "changes 'found', of <class 'list'>"),
-        (last, "computes what is used behind it"),
+        (last, "changes 'found', a tensor"),
         (leaves, "left before its end"),
         (numbers, "does not export"),
         (comprehends, "does not export"),
         (knows_the_last, "changes 'n'"),
         (has_the_last, "changes 'i'"),
         (counts_elsewhere, "changes 'counter'"),
+        (counts_deeply, "changes 'held'"),
+        (advances, "changes 'others'"),
+        (is_given, "does not export"),
+        (has_another_shape, "changes 'found'"),
+        (writes_an_alias, "written afterwards"),
+        (has_a_view, "one tensor to several variables"),
         (fills_a_dict, "changes 'found'"),
         (gives_twice, "one tensor to several variables"),
     ],
