@@ -256,10 +256,11 @@ def take_turns(program: ExportedProgram) -> None:
     """Let what is between two marks count only where the flag of these is set. Raises FrontendError
     for a loop that is left early, and where what a turn computes is used afterwards."""
     graph = program.graph
+    marks = [n for n in graph.nodes if n.target is _MARK]
     begun: list[Node] = []
     kept: list[Node] = []
-    for node in list(graph.nodes):
-        said = str(node.args[1]) if node.target is _MARK else ""
+    for node in marks:
+        said = str(node.args[1])
         if said.startswith(_BEGINS):
             begun.append(node)
         elif said.startswith(_ENDS):
@@ -275,8 +276,9 @@ def take_turns(program: ExportedProgram) -> None:
         )
     if kept:
         _check_aliases(graph, kept)
-    graph.lint()
-    program.graph_module.recompile()
+    if marks:
+        graph.lint()
+        program.graph_module.recompile()
 
 
 def _take_turn(graph: Graph, begin: Node, end: Node) -> list[Node]:
