@@ -90,7 +90,7 @@ class ChecksOfData:
                 self._open = _Open(frame, rest, [*parts, _is(value, truth)])
                 return truth
             if code.only_tells(branch.way(condition), leave, frame):
-                self.unsaid.append(_place(frame))
+                self.unsaid.append(place_of(frame))
                 return not branch.truth_for(condition)
         return None
 
@@ -347,10 +347,11 @@ def _is(value: Tensor | torch.SymBool, truth: bool) -> Tensor:
 def _check(wrong: Sequence[Tensor], frame: FrameType) -> None:
     """Have the program check that not all of this is so."""
     right = torch.logical_not(functools.reduce(torch.logical_and, wrong))
-    torch.ops.aten._assert_async.msg(right, _place(frame))
+    torch.ops.aten._assert_async.msg(right, place_of(frame))
 
 
-def _place(frame: FrameType) -> str:
+def place_of(frame: FrameType) -> str:
+    """Where a frame is, for messages."""
     return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
@@ -377,7 +378,7 @@ def may_be_caught() -> bool:
 def caught_at() -> str | None:
     """Where the model stands, if it may catch what is raised there."""
     frame = _asking_frame()
-    return _place(frame) if frame is not None and _may_be_caught(frame) else None
+    return place_of(frame) if frame is not None and _may_be_caught(frame) else None
 
 
 __all__ = ["ChecksOfData", "are_caught", "caught_at", "may_be_caught", "wrong_truth"]

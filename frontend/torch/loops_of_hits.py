@@ -23,11 +23,10 @@ import inspect
 import math
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -38,6 +37,7 @@ from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
 from ...support.errors import FrontendError
+from .checks_of_data import place_of
 from .functionalize import gives_its_operand, is_write, memories
 from .registry import location
 
@@ -105,7 +105,7 @@ class Turns:
         turns = math.prod(flags.shape)
         set_ = flags.reshape(-1)
         names = list(sys._getframe(1).f_locals)
-        self.taken[_place(sys._getframe(1))] = turns
+        self.taken[place_of(sys._getframe(1))] = turns
         for i in range(turns):
             place: list[int] = []
             rest = i
@@ -230,14 +230,10 @@ def _held(value: Any) -> list[Any]:
 def _changes(name: str, value: Any, frame: FrameType) -> FrontendError:
     kind = "a tensor" if isinstance(value, Tensor) else f"of {type(value)}"
     return FrontendError(
-        f"{_place(frame)}: a loop over the places that data tell changes {name!r}, {kind}, which "
+        f"{place_of(frame)}: a loop over the places that data tell changes {name!r}, {kind}, which "
         "cannot be compiled: how often it runs is not known. Compute it with tensors that are "
         "there before the loop."
     )
-
-
-def _place(frame: FrameType) -> str:
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
 
 
 def _type(x: Tensor) -> tuple[Any, ...]:
@@ -257,6 +253,9 @@ def take_turns(program: ExportedProgram) -> None:
     for a loop that is left early, and where what a turn computes is used afterwards."""
     graph = program.graph
     marks = [n for n in graph.nodes if n.target is _MARK]
+    if not marks:
+        return
+    owners = _owners(graph)
     begun: list[Node] = []
     kept: list[Node] = []
     for node in marks:
@@ -267,7 +266,7 @@ def take_turns(program: ExportedProgram) -> None:
             # A turn that was left has no end; what encloses it ends with another number.
             if begun[-1].args[1] != _BEGINS + said.removeprefix(_ENDS):
                 break
-            kept += _take_turn(graph, begun.pop(), node)
+            kept += _take_turn(graph, begun.pop(), node, owners)
     if begun:
         raise FrontendError(
             f"{location(begun[-1])}: a loop over the places that data tell is left before its end "
@@ -276,12 +275,11 @@ def take_turns(program: ExportedProgram) -> None:
         )
     if kept:
         _check_aliases(graph, kept)
-    if marks:
-        graph.lint()
-        program.graph_module.recompile()
+    graph.lint()
+    program.graph_module.recompile()
 
 
-def _take_turn(graph: Graph, begin: Node, end: Node) -> list[Node]:
+def _take_turn(graph: Graph, begin: Node, end: Node, owners: Mapping[int, Node]) -> list[Node]:
     """The variables that are kept behind a turn, each of which is the new one or the old."""
     inside: list[Node] = []
     node = begin.next
@@ -289,8 +287,8 @@ def _take_turn(graph: Graph, begin: Node, end: Node) -> list[Node]:
         inside.append(node)
         node = node.next
     inside, kept = _apart(inside)
-    owners = _owners(graph)
-    own = {m for m, owner in owners.items() if owner in inside}
+    turn = set(inside)
+    own = {m for n in inside for m in memories(n) if owners.get(m, n) in turn}
     flag = begin.args[0]
     _keep(inside, end, kept, own)
     _check_unseen(inside, {*inside, *kept, end}, own)
@@ -351,7 +349,7 @@ def _check_aliases(graph: Graph, kept: Sequence[Node]) -> None:
     order = {node: i for i, node in enumerate(graph.nodes)}
     writes = [n for n in graph.nodes if is_write(n) and not gives_its_operand(n)]
     written = {owners[m] for n in writes for m in _places(n)}
-    for node in kept:
+    for node in [n for n in kept if n in written]:
         old = node.args[2]
         while old in kept:  # of an earlier turn
             old = old.args[2]  # type: ignore[union-attr]
@@ -359,7 +357,7 @@ def _check_aliases(graph: Graph, kept: Sequence[Node]) -> None:
         owner = owners[memories(old)[0]]
         same = [n for n in graph.nodes if any(owners[m] is owner for m in memories(n))]
         readers = {u for n in same for u in n.users if order[u] > order[node] and u not in kept}
-        if node in written and (owner.op == "placeholder" or readers):
+        if owner.op == "placeholder" or readers:
             raise FrontendError(
                 f"{location(node)}: a loop over the places that data tell gives a variable another "
                 "tensor, which is written afterwards, and the one that it had before is used; "

@@ -22,6 +22,17 @@ Function = Callable[..., Any]
 TOLERANCE = {torch.float16: 4e-3, torch.float32: 2e-5, torch.float64: 1e-12}
 
 
+class Of(nn.Module):
+    """Computes a function of one tensor."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
 class Calls(nn.Module):
     """Every function of the same inputs; the outputs in order."""
 

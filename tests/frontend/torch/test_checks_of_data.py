@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 import burnish
 from burnish.frontend.torch.checks_of_data import _code_of
 from burnish.support.errors import DataCheckError, FrontendError
+from burnish.tests.frontend.torch.oracle import Of
 
 # pytest writes asserts of test files anew: these are compiled as they are.
 SOURCE = """
@@ -199,15 +199,6 @@ NAMESPACE: dict[str, Any] = {
     "warnings": warnings,
 }
 exec(compile(SOURCE, "checked_modules.py", "exec"), NAMESPACE)
-
-
-class Of(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 GOOD = torch.tensor([[0.5, -1.0], [1.0, 2.0]])

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import burnish
 from burnish.support.errors import DataCheckError, FrontendError
+from burnish.tests.frontend.torch.oracle import Of
 
 
 class Experts(nn.Module):
@@ -120,15 +121,6 @@ def skips(x: Tensor) -> Tensor:
             continue
         out[i] = x[i] * 3
     return out
-
-
-class Of(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 @pytest.mark.parametrize(
