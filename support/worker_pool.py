@@ -9,7 +9,8 @@ replaced.
 
 A job's failure is BuildError (WorkerFailed where it raised what it does not raise on purpose,
 WorkerDied where it took the worker along) or MeasureTimeout. A worker that does not even start is a
-plain TuningError: it says nothing about the job.
+plain TuningError: it says nothing about the job. One that is killed by a signal while it starts (a
+system short of memory) is started anew first.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ and whether or not it is installed."""
 
 START_LIMIT = 120.0
 """Seconds a worker may take to import the compiler, on a machine that is busy."""
+
+START_TRIES = 3
+"""How many workers in a row may be killed while they start, before that is an error."""
 
 _ROOT = Path(__file__).resolve().parent.parent
 _STDERR_BYTES = 2000
@@ -116,6 +120,10 @@ class _Worker:
             self._answer(START_LIMIT)
         except TuningError as error:
             raise TuningError(f"A worker process does not start: {error}") from error
+
+    @property
+    def was_killed_by_a_signal(self) -> bool:
+        return not self._is_killed and (self.process.returncode or 0) < 0
 
     def ask(self, job: bytes, limit: float) -> dict[str, Any]:
         """Send a job, a line of JSON, and wait for its answer; MeasureTimeout, or BuildError if the
@@ -316,16 +324,23 @@ def _serve(state: _State) -> None:
 
 
 def _start(state: _State) -> _Worker:
-    worker = _Worker(state.cpus)
-    state.workers.add(worker)
-    try:
-        if state.is_killed:  # kill() may have looked at the set before this worker was in it
-            raise TuningError("The worker pool was killed.")
-        worker.wait_ready()
-    except BaseException:
-        _drop(state, worker)
-        raise
-    return worker
+    for tries_left in reversed(range(START_TRIES)):
+        worker = _Worker(state.cpus)
+        state.workers.add(worker)
+        try:
+            if state.is_killed:  # kill() may have looked at the set before this worker was in it
+                raise TuningError("The worker pool was killed.")
+            worker.wait_ready()
+            return worker
+        except TuningError:
+            is_mishap = worker.was_killed_by_a_signal and not state.is_killed
+            _drop(state, worker)
+            if not (is_mishap and tries_left):
+                raise
+        except BaseException:
+            _drop(state, worker)
+            raise
+    raise AssertionError("the last try returns or raises")
 
 
 def _drop(state: _State, worker: _Worker | None) -> None:

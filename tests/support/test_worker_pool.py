@@ -217,6 +217,20 @@ def test_a_worker_that_does_not_start_is_no_failure_of_the_job(
     assert "cannot be started as a worker" in str(other)
 
 
+def test_a_worker_that_is_killed_while_it_starts_is_started_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dying = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
+    commands = [dying, dying, worker_command(), dying, dying, dying]
+    monkeypatch.setattr(worker_pool, "worker_command", lambda _: commands.pop(0))
+    with WorkerPool(1, jobs_per_worker=1) as pool:
+        assert pool.submit(ADD, 1, 2).result() == 3
+        error = pool.submit(ADD, 1, 2).exception()
+    assert type(error) is TuningError
+    assert "does not start: the worker died (signal SIGKILL)" in str(error)
+    assert not commands
+
+
 def test_an_interpreter_that_does_not_know_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(TuningError, match=r"sys\.executable is empty"):

@@ -56,18 +56,19 @@ def test_a_builder_that_is_killed_takes_no_candidate_along(
     killed: list[int] = []
 
     def kill(progress: TuningProgress) -> None:
-        if progress.done in (2, 5):
-            # The second time there may be nothing left to build, and no new worker.
-            killed.append(pids(builder)[-1])
+        # It builds, it waits, or it is just starting: all of these end well. Once only: a candidate
+        # that was on its way in two workers that died is to blame.
+        if not killed and progress.done >= 2 and (found := pids(builder)):
+            killed.extend(found)
             with contextlib.suppress(ProcessLookupError):
-                os.kill(killed[-1], signal.SIGKILL)
+                os.kill(found[0], signal.SIGKILL)
 
     with TuningDatabase() as db:
         progress = tune(db, executor=runner, builder=builder, trials_per_iter=8, on_progress=kill)
         assert (progress.done, progress.failed) == (8, 0)
         assert all(not r.error for r in db.records())
-    assert len(killed) == 2
-    assert all(is_gone(pid) for pid in killed)
+    assert len(killed) == 1
+    assert is_gone(killed[0])
 
 
 def test_a_candidate_that_kills_its_builders_is_recorded(
