@@ -12,7 +12,7 @@ import inspect
 import keyword
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import isqrt
 from typing import Any
@@ -46,6 +46,8 @@ class ExportPlan:
     examples: dict[int, torch.Tensor] = field(default_factory=dict)
     """What was given for the leaves that have named dims, whose place zeros of other sizes take."""
     names: tuple[str, ...] = ()
+    taken: frozenset[int] = frozenset()
+    """The sizes that inputs, weights and named dims have while the module is exported."""
     doubtful: tuple[int, ...] = ()
     """Sizes at which what is exported may not be the module: it was traced before."""
     short: tuple[int, ...] = ()
@@ -75,6 +77,18 @@ class ExportPlan:
             for (i, axis, extent), (_, _, own) in zip(self.extents, self.places, strict=True)
             if name in (None, own)
         )
+
+    def at_size(self, size: int, name: str) -> ExportPlan:
+        """This plan with other examples, whose dims made of a name have this size of it."""
+        leaves, structure = pytree.tree_flatten((self.args, self.kwargs))
+        shapes = {i: list(leaves[i].shape) for i, _, own in self.places if own == name}
+        for (i, axis, extent), (_, _, own) in zip(self.extents, self.places, strict=True):
+            if own == name:
+                shapes[i][axis] = extent(size)
+        for i, shape in shapes.items():
+            leaves[i] = leaves[i].new_zeros(shape)
+        args, kwargs = pytree.tree_unflatten(leaves, structure)
+        return replace(self, args=args, kwargs=kwargs)
 
     def leaves_examples_out(self) -> bool:
         """Whether dims are larger than they are in the examples."""
@@ -130,6 +144,7 @@ def plan_export(
         values = {n: p[0] for n, p in planned.items()}
         plan.specification = {n: p[1] for n, p in planned.items()}
         plan.names = tuple(planner.sizes)
+        plan.taken = frozenset(planner.taken)
         _assign(plan, values, kinds)
         leaves = pytree.tree_leaves((plan.args, plan.kwargs))
         for i, leaf in enumerate(leaves):

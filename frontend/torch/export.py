@@ -10,6 +10,7 @@ at size 0 is always asked, because no rule of torch covers it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
 import warnings
@@ -54,6 +55,7 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .inference_tensors import without_gradients
 from .known_types import UNKNOWN, register_types, registered_results
+from .left_out_sizes import UnknownBranchError, check_left_out
 from .loops_of_hits import take_turns
 from .registry import REAL, import_dtype, raised_at
 from .said_guards import MUST_BE_CONSTANT, fails_at, gaps_of, suggested_bounds
@@ -255,11 +257,10 @@ def _export_with_gaps(
             program.graph.erase_node(node)
         program.graph.eliminate_dead_code()
         program.graph_module.recompile()
-        for name, size in sorted(gaps.sizes, key=lambda gap: -gap[1]):
-            check_size(size, module, program, plan, name)
-        plan.sampled = tuple(
-            [(name, tuple(sorted(n for m, n in gaps.sizes if m == name))) for name in gaps.sampled]
-        )
+        try:
+            check_left_out(module, program, plan, gaps, functools.partial(_export, module))
+        except UnknownBranchError:
+            raise error from error.__cause__
         return program
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,7 @@ from torch.fx import Node
 from ...support.errors import FrontendError
 from .dynamic_shapes import ExportPlan
 from .unsaid_guards import (
-    TRIED,
-    TRIED_ALL,
+    ENDLESS,
     TRIED_TOGETHER,
     failing,
     failing_together,
@@ -35,11 +34,6 @@ _RANGE = re.compile(r"(\d+) <= (\S+) and \2 <= (\d+|IntInfinity\(\))")
 """A guard that says only how small and how large a size may be."""
 _FRACTION = re.compile(r"got (<=?|>=?) for (\w+) \1 (\d+)/(\d+)$")
 """What torch raises where a multiple of a size is to be less than a number, or more."""
-_MOST_GAPS = 16
-_LEFT_OUT_BY_REMAINDER = 3
-"""How many multiples of a number are looked at, where all are left out."""
-_LARGER = (64, 128, 256, 512, 1024)
-"""Sizes from which the next multiple is looked at, too: a branch may branch once more."""
 
 
 def fails_at(condition: Any, names: Mapping[Any, str]) -> list[dict[str, int]] | None:
@@ -63,11 +57,8 @@ def fails_at(condition: Any, names: Mapping[Any, str]) -> list[dict[str, int]] |
 class Gaps:
     """What torch leaves out of the sizes of named dims."""
 
-    sizes: list[tuple[str, int]]
-    """Names and sizes to look at: all of few; of many that are one run, or that divide by one
-    number, some, since they are one branch."""
-    sampled: list[str]
-    """The names of which not all are looked at."""
+    sizes: dict[str, list[int]]
+    """By name, those that are left out of the sizes that guards are evaluated for."""
     guards: list[tuple[str, str]]
     """Names, and what holds for all other sizes of theirs, each of ``size0``."""
 
@@ -78,55 +69,35 @@ class Gaps:
 
 def gaps_of(error: FrontendError, plan: ExportPlan) -> Gaps | None:
     """The sizes of named dims that torch leaves out by guards of one dim each; None where it has
-    something else to say, or leaves out too many of no order."""
+    something else to say, or leaves out all sizes from one on."""
+    guards = guards_of(error, plan)
+    if not guards:
+        return None
+    sizes: dict[str, set[int]] = {}
+    for name, guard in guards:
+        left_out = failing(guard)
+        if sum(n >= ENDLESS[0] for n in left_out) >= len(ENDLESS):
+            return None
+        sizes.setdefault(name, set()).update(left_out)
+    return Gaps({name: sorted(found) for name, found in sizes.items()}, guards)
+
+
+def guards_of(error: FrontendError, plan: ExportPlan) -> list[tuple[str, str]] | None:
+    """What torch says must hold of sizes of named dims, (name, guard of ``size0``); None where it
+    has something else to say."""
     said = str(error.__cause__)
     if MUST_BE_CONSTANT in said:
         return None
-    lines = re.findall(r"^ +- (.*)$", said, re.M)
-    guards = [_GUARD.match(line) for line in lines]
-    found: dict[tuple[str, int], None] = {}
-    conditions: dict[tuple[str, str], None] = {}
-    sampled: dict[str, None] = {}
-    few = 0
-    for guard in guards:
+    found: dict[tuple[str, str], None] = {}
+    for line in re.findall(r"^ +- (.*)$", said, re.M):
+        guard = _GUARD.match(line)
         if guard is None or guard["name"] not in plan.names:
             return None
         condition = guard["condition"].replace(guard["size"], "size0")
         if "L[" in condition:
             return None
-        left_out = failing(condition)
-        sizes = left_out if len(left_out) <= _MOST_GAPS else _some_of(left_out)
-        if sizes is None:
-            return None
-        if sizes is not left_out:
-            sampled[guard["name"]] = None
-        few += sum((guard["name"], n) not in found for n in sizes if sizes is left_out)
-        if few > _MOST_GAPS:
-            return None
-        found |= {(guard["name"], n): None for n in sizes}
-        conditions[guard["name"], condition] = None
-    return Gaps(list(found), list(sampled), list(conditions)) if guards else None
-
-
-def _some_of(sizes: Sequence[int]) -> list[int] | None:
-    """Of many sizes a few that stand for them: of a first run its ends and what lies between, and
-    behind it of all that leave one remainder the first. None where they are in no such order, or
-    from one size on all of them."""
-    end = next((i for i, n in enumerate(sizes) if n != sizes[0] + i), len(sizes))
-    run, rest = sizes[:end], [n for n in sizes[end:] if n <= TRIED_ALL]
-    if run[-1] >= TRIED_ALL:
-        return None
-    if len(sizes) > end:
-        step = rest[1] - rest[0] if len(rest) > 1 else 0
-        expected = [
-            n for n in (*TRIED, *sizes) if n > run[-1] and step and n % step == rest[0] % step
-        ]
-        if sorted(set(expected)) != sizes[end:]:
-            return None
-    places = {0, 1, len(run) // 3, 2 * len(run) // 3, len(run) - 2, len(run) - 1}
-    larger = [next((n for n in rest if n >= size), 0) for size in _LARGER]
-    rest = sorted({*rest[:_LEFT_OUT_BY_REMAINDER], *larger} - {0})
-    return [*[run[i] for i in sorted(places) if 0 <= i < len(run)], *rest]
+        found[guard["name"], condition] = None
+    return list(found) or None
 
 
 def suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
@@ -155,4 +126,4 @@ def suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
     return found
 
 
-__all__ = ["MUST_BE_CONSTANT", "Gaps", "fails_at", "gaps_of", "suggested_bounds"]
+__all__ = ["MUST_BE_CONSTANT", "Gaps", "fails_at", "gaps_of", "guards_of", "suggested_bounds"]

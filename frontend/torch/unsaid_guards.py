@@ -28,7 +28,13 @@ NAMES = {"math": math, "torch": torch, "IntInfinity": lambda: math.inf}
 """What the text of a guard may call."""
 TRIED_ALL = 2048
 """The size up to which guards are evaluated for all."""
-TRIED = (*range(1, TRIED_ALL + 1), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
+ENDLESS = range(2**24, 2**24 + 64)
+"""Sizes that stand for all large ones: what fails for each of them fails from some size on."""
+TRIED = (
+    *range(1, TRIED_ALL + 1),
+    *[2**n + more for n in range(12, 24) for more in (-1, 0, 1)],
+    *ENDLESS,
+)
 """Sizes that guards are evaluated for, beside those near the numbers in them."""
 _MOST_SHORT = 64
 """Sizes that are looked at for axes with less chunks than they are to have, for each chunk: an axis

@@ -30,23 +30,23 @@ def test_guards_that_are_no_python_leave_the_refusal_to_torch() -> None:
     [
         ("s != 3", [3]),
         ("s > 8", [1, 2, 3, 4, 5, 6, 7, 8]),
-        ("s > 300", [1, 2, 101, 201, 299, 300]),
-        ("s % 8 != 0", [8, 16, 24, 32, 64, 128, 256, 512, 1024]),
+        ("s > 300", list(range(1, 301))),
+        ("s % 8 != 0", list(range(8, 400, 8))),
         ("(s % 2 == 1) | (s > 7)", [2, 4, 6]),
-        ("(s > 3) & (s % 8 != 5)", [1, 2, 3, 5, 13, 21, 69, 133, 261, 517, 1029]),
+        ("(s > 3) & (s % 8 != 5)", [1, 2, 3, *range(5, 400, 8)]),
+        ("s % 8 > 1", [n for n in range(1, 400) if n % 8 < 2]),
     ],
 )
 def test_sizes_that_are_left_out(guard: str, sizes: list[int]) -> None:
-    """All of few, and of more that are one branch some."""
     found = gaps(guard)
     assert found is not None
-    assert sorted(n for _, n in found.sizes) == sizes
+    assert [n for n in found.sizes["n"] if n < 400] == sizes
     holds = [n for n in range(1, 400) if not found.have({"n": n})]
     assert holds == [n for n in range(1, 400) if eval(guard, {"s": n})]
 
 
-@pytest.mark.parametrize("guard", ["s < 900", "(s % 8 > 1) & (s < 5000)", "s % 8 > 1"])
-def test_sizes_of_no_order_and_all_from_one_on_are_no_gaps(guard: str) -> None:
+@pytest.mark.parametrize("guard", ["s < 900", "(s % 8 > 1) & (s < 5000)", "s <= 300000"])
+def test_all_sizes_from_one_on_are_no_gaps(guard: str) -> None:
     assert gaps(guard) is None
 
 
