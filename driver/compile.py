@@ -77,7 +77,10 @@ def compile(
     first call, once for each signature. ``dynamic_shapes`` names dims that vary:
     ``({0: "batch"},)``, and ``"2*h"`` one that is twice ``h``; one compilation then serves every
     size, 0 and 1 included, or those that a
-    ``torch.export.Dim("batch", min=2, max=64)`` states: calls of others are refused.
+    ``torch.export.Dim("batch", min=2, max=64)`` states: calls of others are refused. An entry for
+    an input that holds tensors (a list, a cache of transformers) is for each of them. Without
+    examples, inputs of another structure, dtype or plain value compile once more.
+    ``module.forward = burnish.compile(module)`` puts the model in the module's place.
 
     A compiled model has the weights that the module had at its first compilation, in every
     signature, whatever becomes of the module afterwards: a new signature whose module has other

@@ -5,9 +5,11 @@ How it is called is in ``callable_model``.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -51,6 +53,7 @@ from .sources import (
     import_torch_module,
     is_torch_module,
     origin_of,
+    own_forward,
     reference_of,
     source_name,
 )
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
 MAX_SIGNATURES = 16
 NOTE_SIGNATURES = 4
 _ADVICE = 'Name the dims that vary, once: burnish.compile(module, dynamic_shapes=({0: "batch"},)).'
+_ADVICE_WHERE_NAMED = "Sizes with names do not; pass as tensors what varies of the plain values."
 _BYTECODE = "70-bytecode"
 _TIMED_ROUNDS = 31
 """How often the programs before and after tuning are timed, in turns."""
@@ -119,6 +123,9 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._weights: dict[str, str] | None = None
         """Digests of the weights that the compiled signatures have."""
         self._source_name = source_name(source)
+        if is_torch_module(source):
+            with suppress(TypeError, ValueError):
+                self.__signature__ = inspect.signature(source.forward)
         self._dynamic_shapes = dynamic_shapes
         self._target = target
         self._threads = threads
@@ -161,7 +168,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         if self._asking is not None:
             self._current = self._asking.select(args, kwargs)
             return self._current
-        key = () if self._dynamic_shapes else signature_key(args, kwargs)
+        key = signature_key(args, kwargs, has_sizes=not self._dynamic_shapes)
         found = self._signatures.get(key)
         if found is None:
             with self._lock:
@@ -187,6 +194,10 @@ class CompiledModel(CallableModel[ModelSignature]):
                 return chained(known[general], special, kind, self._dispatch)
         return super()._entry_of(signature, kind)
 
+    @property
+    def _advice(self) -> str:
+        return _ADVICE_WHERE_NAMED if self._dynamic_shapes else _ADVICE
+
     def _compile_lazily(
         self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ModelSignature:
@@ -194,7 +205,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         if count >= MAX_SIGNATURES:
             raise VMError(
                 f"This model was called with {count} different signatures and is compiled anew for "
-                f"each; the next one is refused. {_ADVICE}"
+                f"each; the next one is refused. {self._advice}"
             )
         weights = digest_weights(self._source)
         if self._weights is not None:
@@ -208,8 +219,9 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._weights = weights
         if count == NOTE_SIGNATURES - 1:
             warnings.warn(
-                "burnish compiled this model for the fourth signature; each new shape or dtype "
-                f"compiles it anew, and after {MAX_SIGNATURES} no more. {_ADVICE}",
+                "burnish compiled this model for the fourth signature; each new shape, dtype, "
+                "structure or plain value compiles it anew, and after "
+                f"{MAX_SIGNATURES} no more. {self._advice}",
                 UserWarning,
                 stacklevel=callers_level(),
             )
@@ -359,24 +371,25 @@ class CompiledModel(CallableModel[ModelSignature]):
         from .verify_model import Verifier
 
         given = self._origin() if source is None else source
-        reference = reference_of(
-            given, args, kwargs, self._dynamic_shapes, fallback=self._fallback, float64=float64
-        )
-        if reference.imported is not None:
-            _register(reference.imported)
-        signature = self._select(args, kwargs)
-        values = [copied(v) for v in signature.imported.flatten_inputs(args, kwargs)]
-        verifier = Verifier(
-            reference,
-            self._target,
-            schedule=self._schedule,
-            precision=self._precision,
-            threads=self._threads,
-            tolerance=tolerance,
-            passes=self._passes,
-            is_quantized=signature.imported.is_quantized,
-        )
-        return verifier.verify(signature.imported.source, signature.run(values), nodes=nodes)
+        with own_forward(given):
+            reference = reference_of(
+                given, args, kwargs, self._dynamic_shapes, fallback=self._fallback, float64=float64
+            )
+            if reference.imported is not None:
+                _register(reference.imported)
+            signature = self._select(args, kwargs)
+            values = [copied(v) for v in signature.imported.flatten_inputs(args, kwargs)]
+            verifier = Verifier(
+                reference,
+                self._target,
+                schedule=self._schedule,
+                precision=self._precision,
+                threads=self._threads,
+                tolerance=tolerance,
+                passes=self._passes,
+                is_quantized=signature.imported.is_quantized,
+            )
+            return verifier.verify(signature.imported.source, signature.run(values), nodes=nodes)
 
     def _before_call(
         self, signature: ModelSignature, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -214,23 +214,26 @@ def _shown(value: Any) -> str:
     return repr(value).replace("'", '"')
 
 
-def signature_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a call a program depends on: structure, shapes, dtypes, plain values.
+def signature_key(
+    args: Sequence[Any], kwargs: Mapping[str, Any], *, has_sizes: bool = True
+) -> tuple[Any, ...]:
+    """What of a call a program depends on: structure, shapes, dtypes, plain values; where sizes
+    have names, all but the shapes.
 
     Raises ArgumentError for an input that is neither an array nor a plain value.
     """
-    named = [(k, _key(kwargs[k], f"input {k!r}")) for k in sorted(kwargs)]
-    return (*[_key(x, f"input {i}") for i, x in enumerate(args)], *named)
+    named = [(k, _key(kwargs[k], f"input {k!r}", has_sizes)) for k in sorted(kwargs)]
+    return (*[_key(x, f"input {i}", has_sizes) for i, x in enumerate(args)], *named)
 
 
-def _key(x: Any, name: str) -> tuple[Any, ...]:
+def _key(x: Any, name: str, has_sizes: bool) -> tuple[Any, ...]:
     shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
     if shape is not None and dtype is not None:
-        return ("tensor", tuple(shape), str(dtype).removeprefix("torch."))
+        return ("tensor", tuple(shape) if has_sizes else (), str(dtype).removeprefix("torch."))
     if isinstance(x, (list, tuple)):
-        return (type(x), *[_key(item, f"{name}[{i}]") for i, item in enumerate(x)])
+        return (type(x), *[_key(item, f"{name}[{i}]", has_sizes) for i, item in enumerate(x)])
     if isinstance(x, Mapping):
-        return (type(x), *[(k, _key(item, f"{name}[{k!r}]")) for k, item in x.items()])
+        return (type(x), *[(k, _key(v, f"{name}[{k!r}]", has_sizes)) for k, v in x.items()])
     if x is None or isinstance(x, (bool, int, float, complex, str)):
         return ("value", type(x), repr(x))
     from .sources import input_parts  # of modules of torch, which saved models do without
@@ -238,7 +241,8 @@ def _key(x: Any, name: str) -> tuple[Any, ...]:
     parts = input_parts(x)
     if parts is not None:
         leaves, structure = parts
-        return (structure, *[_key(leaf, f"part {i} of {name}") for i, leaf in enumerate(leaves)])
+        named = [(leaf, f"part {i} of {name}") for i, leaf in enumerate(leaves)]
+        return (structure, *[_key(leaf, part, has_sizes) for leaf, part in named])
     raise ArgumentError(
         f"{name}: expected a tensor, an array, or a number; found {type(x).__name__}."
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,27 @@ def import_torch_module(
         )
     example = tuple([as_example(x, f"example input {i}") for i, x in enumerate(args)])
     named = {k: as_example(x, f"example input {k!r}") for k, x in (kwargs or {}).items()}
-    return import_module(source, example, dynamic_shapes, example_kwargs=named, fallback=fallback)
+    with own_forward(source):
+        return import_module(
+            source, example, dynamic_shapes, example_kwargs=named, fallback=fallback
+        )
+
+
+@contextmanager
+def own_forward(module: Any) -> Iterator[None]:
+    """A torch module with the ``forward()`` of its class, where it was given a compiled model for
+    it: ``module.forward = burnish.compile(module)``."""
+    from .callable_model import CallableModel
+
+    given = getattr(module, "__dict__", {}).get("forward")
+    if not isinstance(getattr(given, "__self__", given), CallableModel):
+        yield
+        return
+    del module.__dict__["forward"]
+    try:
+        yield
+    finally:
+        module.__dict__["forward"] = given
 
 
 def split_examples(

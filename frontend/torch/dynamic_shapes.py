@@ -117,8 +117,10 @@ def plan_export(
     ``dynamic_shapes`` is None, a sequence with an entry for each input, or a mapping from parameter
     names. An entry follows the structure of its input down to tensors, whose entry maps dims to a
     name, arithmetic on one (``"2*h"``), a ``torch.export.Dim`` (or arithmetic on one, or a hint),
-    an int or None. ``bounds`` are the ``min`` and ``max`` of dims that are plain names. Raises
-    FrontendError where inputs do not fit ``forward()`` or the entries do not fit the inputs.
+    an int or None. Such an entry for what holds tensors (a list, a dict, a dataclass, a cache of
+    transformers) is for each of them. ``bounds`` are the ``min`` and ``max`` of dims that are plain
+    names. Raises FrontendError where inputs do not fit ``forward()`` or the entries do not fit the
+    inputs.
     """
     signature = inspect.signature(module.forward)
     try:
@@ -136,7 +138,7 @@ def plan_export(
     plan.kwargs = {n: v for n, v in _by_keyword(given, kinds) if n in (kwargs or {})}
     plan.args = tuple(args)
     values = _separate(given)
-    entries = _entries(dynamic_shapes, values, kinds)
+    entries = _entries(_given_alone(dynamic_shapes, signature.parameters, values), values, kinds)
     if entries is not None:
         planner = _Planner(values, _sizes(module, values), bounds or {})
         planner.collect(entries)
@@ -204,6 +206,13 @@ def _separate(given: dict[str, Any]) -> dict[str, Any]:
         return result
 
     return {name: pytree.tree_map(separate, value) for name, value in given.items()}
+
+
+def _given_alone(dynamic_shapes: Any, known: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """The entries without those for inputs that ``forward()`` knows and a call leaves out."""
+    if not isinstance(dynamic_shapes, Mapping):
+        return dynamic_shapes
+    return {n: e for n, e in dynamic_shapes.items() if n in given or n not in known}
 
 
 def _entries(
@@ -345,6 +354,10 @@ class _Planner:
             return value, None
         if isinstance(value, torch.Tensor):
             return self._plan_tensor(value, entry, where)
+        if _are_dims(entry, value) and not pytree.tree_structure(value).is_leaf():
+            entry = _for_each(value, entry)
+        if type(value) in pytree.SUPPORTED_NODES and type(value) not in pytree.BUILTIN_TYPES:
+            return self._plan_object(value, entry, where)
         if isinstance(value, Mapping):
             return self._plan_mapping(value, entry, where)
         if isinstance(value, (list, tuple)):
@@ -363,6 +376,24 @@ class _Planner:
                 [p[1] for p in pairs]
             )
         raise FrontendError(f"dynamic_shapes for {where}: a {type(value).__name__} has no dims.")
+
+    def _plan_object(self, value: Any, entry: Any, where: str) -> tuple[Any, Any]:
+        """Of an object of a registered type: torch takes its entry as a list of its parts."""
+        node = pytree.SUPPORTED_NODES[type(value)]
+        parts, context = node.flatten_fn(value)
+        if isinstance(entry, Mapping) and node.flatten_with_keys_fn is not None:
+            paths = [str(path) for path, _ in node.flatten_with_keys_fn(value)[0]]
+            known = [path.lstrip(".[").rstrip("]").strip("'") for path in paths]
+            unknown = [key for key in entry if key not in known]
+            if unknown:
+                raise FrontendError(
+                    f"dynamic_shapes for {where}: expected entries for {known} of a "
+                    f"{type(value).__name__}, or one of dims, as in {{0: 'batch'}}, for all that "
+                    f"it holds; found {unknown[0]!r}."
+                )
+            entry = [entry.get(key) for key in known]
+        planned, specification = self.plan(list(parts), entry, f"{where} ({type(value).__name__})")
+        return node.unflatten_fn(planned, context), specification
 
     def _plan_mapping(self, value: Mapping[Any, Any], entry: Any, where: str) -> tuple[Any, Any]:
         unknown = [k for k in entry if k not in value] if isinstance(entry, Mapping) else [entry]
@@ -459,6 +490,26 @@ class _Planner:
             f"dynamic_shapes for {where}: expected a name, a torch.export.Dim, an int or None, "
             f"found {dim!r}."
         )
+
+
+def _are_dims(entry: Any, value: Any) -> bool:
+    """Whether an entry is one of dims, and not one by the keys of what it is for."""
+    is_keyed = isinstance(value, Mapping) and any(key in value for key in entry or ())
+    return (
+        isinstance(entry, Mapping) and all(isinstance(key, int) for key in entry) and not is_keyed
+    )
+
+
+def _for_each(value: Any, entry: Any) -> Any:
+    """An entry of dims for every tensor that something holds."""
+    if isinstance(value, torch.Tensor):
+        return entry
+    if isinstance(value, Mapping):
+        return {key: _for_each(part, entry) for key, part in value.items()}
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    if node is None:
+        return None
+    return [_for_each(part, entry) for part in node.flatten_fn(value)[0]]
 
 
 def _text(name: str, factor: int, more: int) -> str:

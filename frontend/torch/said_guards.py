@@ -18,6 +18,7 @@ from .unsaid_guards import (
     failing_together,
     holds,
     largest_of,
+    limits_of,
     near,
     printed,
 )  # fmt: skip
@@ -58,7 +59,8 @@ class Gaps:
     """What torch leaves out of the sizes of named dims."""
 
     sizes: dict[str, list[int]]
-    """By name, those that are left out of the sizes that guards are evaluated for."""
+    """By name, those that are left out of the sizes that guards are evaluated for, and that the
+    dim may have."""
     guards: list[tuple[str, str]]
     """Names, and what holds for all other sizes of theirs, each of ``size0``."""
 
@@ -74,8 +76,10 @@ def gaps_of(error: FrontendError, plan: ExportPlan) -> Gaps | None:
     if not guards:
         return None
     sizes: dict[str, set[int]] = {}
+    limits = dict(limits_of(plan))
     for name, guard in guards:
-        left_out = failing(guard)
+        low, high = limits[name]
+        left_out = [n for n in failing(guard) if low <= n <= high]
         if sum(n >= ENDLESS[0] for n in left_out) >= len(ENDLESS):
             return None
         sizes.setdefault(name, set()).update(left_out)

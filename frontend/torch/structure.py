@@ -180,9 +180,12 @@ class CallStructure:
 
     def _owner(self, leaf: int) -> str:
         """The input that a leaf belongs to, for errors."""
-        args, kwargs = pytree.tree_unflatten(list(range(len(self.inputs))), self.in_spec)
-        owners = [*zip(self.positional, args, strict=True), *kwargs.items()]
-        return next(f"input {n!r}" for n, tree in owners if leaf in pytree.tree_leaves(tree))
+        end = 0
+        for name, spec in self._specs():
+            end += spec.num_leaves
+            if leaf < end:
+                return f"input {name!r}"
+        raise AssertionError(f"there are {end} leaves, and no leaf {leaf}")
 
     def fill(self, tensors: Iterable[Any]) -> list[Any]:
         """Every leaf of a call from its tensors; the plain values are those of the export."""
@@ -248,6 +251,14 @@ def _check_structure(spec: Any, value: Any, what: str) -> None:
     if spec.type in (list, tuple):
         for i, child in enumerate(children):
             _check_structure(child, value[i], f"{what}[{i}]")
+        return
+    given = pytree.tree_structure(value)
+    if given.context != spec.context or given.num_children != spec.num_children:
+        raise ArityError(
+            f"{what}: this {kind} holds other parts or numbers than the one at compilation (a "
+            "cache whose windows have left tokens behind, or that is empty, is another one). "
+            "Compile for such an example, too."
+        )
 
 
 def _said(known: Any, what: str) -> Any:

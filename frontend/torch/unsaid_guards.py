@@ -68,7 +68,7 @@ def check_guards(program: ExportedProgram, plan: ExportPlan) -> None:
     if not factors:
         return
     environment = _environment(program)
-    limits = dict(_limits(plan))
+    limits = dict(limits_of(plan))
     bounds: dict[str, tuple[float, float]] = {}
     lines: list[str] = []
     for expr in dict.fromkeys(_of_derived(environment)):
@@ -177,7 +177,7 @@ def _of_derived(environment: Any) -> Iterator[Any]:
         yield expr
 
 
-def _limits(plan: ExportPlan) -> Iterator[tuple[str, tuple[int, float]]]:
+def limits_of(plan: ExportPlan) -> Iterator[tuple[str, tuple[int, float]]]:
     """The smallest and the largest size of each name."""
     is_leaf: Callable[[Any], bool] = lambda x: hasattr(x, "min") or hasattr(x, "root")  # noqa: E731
     for dim in pytree.tree_leaves(plan.specification, is_leaf=is_leaf):

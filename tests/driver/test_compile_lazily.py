@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import threading
 import weakref
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from burnish import errors
 from burnish.driver import stages
 from burnish.driver.sources import import_torch_module
 from burnish.tests.driver.programs import Add
+from burnish.tests.models_of_others.libraries import transformers
 
 
 def test_a_lazy_model_compiles_once_a_signature() -> None:
@@ -101,6 +103,84 @@ CHANGES = [
     train, write_through_data, write_through_numpy, write_a_buffer, replace_a_parameter,
     write_an_attribute,
 ]  # fmt: skip
+
+
+class Appends(nn.Module):
+    """Keeps what it was given in what it returns, as caches do."""
+
+    def forward(self, x: torch.Tensor, before: list[torch.Tensor], scale: float = 1.0) -> Any:
+        total = torch.cat([*before, x], 1) if before else x
+        return (total * scale).sum(1), [total]
+
+
+def test_named_dims_serve_every_structure() -> None:
+    """Sizes of names compile nothing; another structure or plain value does, once."""
+    model = burnish.compile(Appends(), dynamic_shapes={"x": {1: "new"}, "before": {1: "past"}})
+    eager = Appends()
+    expected: list[torch.Tensor] = []
+    found: list[torch.Tensor] = []
+    for length in (3, 1, 1, 4):
+        x = torch.rand(2, length)
+        total, expected = eager(x, expected)
+        ours, found = model(x, found)
+        torch.testing.assert_close(ours, total)
+        torch.testing.assert_close(found, expected)
+    assert model.compilations == 2
+    torch.testing.assert_close(model(x, [], scale=2.0)[0], eager(x, [], 2.0)[0])
+    torch.testing.assert_close(model(x, [], scale=2.0)[0], eager(x, [], 2.0)[0])
+    assert model.compilations == 3
+
+
+def test_generating_text_takes_two_programs() -> None:
+    """One of the text that is given, and one of each token that follows it."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=99,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        eos_token_id=None,
+    )
+    module = transformers.LlamaForCausalLM(config).eval()
+    ids = torch.randint(3, 99, (2, 6))
+    mask = torch.ones_like(ids)
+    mask[0, :2] = 0
+    options: dict[str, Any] = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False}
+    expected = module.generate(ids, **options)
+    sizes = {
+        "input_ids": {0: "batch", 1: "new"},
+        "attention_mask": {0: "batch", 1: "total"},
+        "position_ids": {0: "batch", 1: "new"},
+        "cache": {0: "batch", 2: "past"},
+    }
+    forward = module.forward
+    model = burnish.compile(module, dynamic_shapes=sizes)
+    module.forward = model
+    assert torch.equal(module.generate(ids, **options), expected)
+    assert model.compilations == 2
+    module.forward = forward
+    ids = torch.randint(3, 99, (3, 11))
+    options["attention_mask"] = torch.ones_like(ids).triu(-1)
+    expected = module.generate(ids, **options)
+    module.forward = model
+    assert torch.equal(module.generate(ids, **options), expected)
+    assert model.compilations == 2
+
+
+def test_a_compiled_model_is_the_forward_of_its_module() -> None:
+    module = Add().eval()
+    forward = module.forward
+    model = burnish.compile(module, check="first-call")
+    assert inspect.signature(model) == inspect.signature(forward)
+    module.forward = model
+    for size in (2, 3):
+        assert torch.equal(module(torch.zeros(size)), torch.ones(size))
+        assert module.forward is model
+    assert model.compilations == 2
+    assert model.verify(torch.zeros(2))
+    assert any("agrees with" in note for note in model.report.notes)
 
 
 @pytest.mark.parametrize("change", CHANGES)

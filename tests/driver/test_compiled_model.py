@@ -336,8 +336,10 @@ def test_dims_named_lazily(image: torch.Tensor) -> None:
     for n in (2, 1, 0, 5):
         assert torch.equal(model(torch.zeros(n, 3)), torch.ones(n, 3))
     assert model.compilations == 1
-    with pytest.raises(errors.DTypeMismatchError):
-        model(torch.zeros(2, 3, dtype=torch.float64))
+    with pytest.raises(errors.ShapeMismatchError):
+        model(torch.zeros(2, 4))
+    assert model(torch.zeros(2, 3, dtype=torch.float64)).dtype is torch.float64
+    assert model.compilations == 2
 
 
 # -- looking inside -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,6 +12,7 @@ from torch.export import Dim
 
 import burnish
 from burnish.frontend.torch.dynamic_shapes import ExportPlan, plan_export
+from burnish.frontend.torch.known_types import register_types
 from burnish.support.errors import FrontendError, ShapeMismatchError
 
 X, Y = torch.rand(1, 4), torch.rand(1, 6)
@@ -112,6 +114,43 @@ def test_nested_inputs() -> None:
     assert isinstance(made.specification["x"]["a"], list)
 
 
+@dataclass
+class Held:
+    keys: Any
+    values: Any
+
+
+def test_dims_of_what_holds_tensors_are_those_of_each() -> None:
+    for value in ((X, (X, 3)), [X, [X, None]], {"a": X, "b": [X]}, {0: X, 1: [X]}):
+        entry = {0: "n"} if not isinstance(value, dict) or 0 not in value else {0: {0: "n"}}
+        made = plan((entry, None), value, Y)
+        named = 1 if isinstance(value, dict) and 0 in value else 2
+        assert [(axis, name) for _, axis, name in made.places] == [(0, "n")] * named
+
+
+def test_objects_by_their_parts_or_as_one() -> None:
+    held = Held([X, X], X)
+    register_types(held)
+    forms: list[Any] = [
+        {0: "n"},
+        {"keys": {0: "n"}, "values": {0: "n"}},
+        {"keys": [{0: "n"}, {-2: "n"}], "values": {0: "n"}},
+        [{0: "n"}, {0: "n"}],
+    ]
+    for entry in forms:
+        made = plan((entry, None), held, Y)
+        assert [name for _, _, name in made.places] == ["n"] * 3
+        assert made.specification is not None
+        assert isinstance(made.specification["x"], list)
+        assert made.args[0].keys[1].shape == (5, 4)
+    (place,) = plan(({"values": {0: "n"}}, None), held, Y).places
+    assert place == (2, 0, "n")
+    with pytest.raises(FrontendError) as caught:
+        plan(({"key": {0: "n"}}, None), held, Y)
+    assert "expected entries for ['keys', 'values'] of a Held, or one of dims" in str(caught.value)
+    assert "found 'key'" in str(caught.value)
+
+
 def test_variadic_inputs_and_keywords() -> None:
     shapes = (None, None, {0: "n"}, {1: "w"})
     for form in (shapes, {"rest": ({0: "n"}, {1: "w"})}, (None, None, ({0: "n"}, {1: "w"}))):
@@ -121,6 +160,12 @@ def test_variadic_inputs_and_keywords() -> None:
     made = plan({"x": {0: "n"}, "extra": {0: "n"}}, X, extra=Y, scale=2.0)
     assert made.places == [(0, 0, "n"), (2, 0, "n")]
     assert list(made.kwargs) == ["scale", "extra"]
+
+
+def test_entries_of_inputs_that_are_left_out_stay_aside() -> None:
+    made = plan({"x": {0: "n"}, "y": {0: "m"}}, X)
+    assert made.names == ("n",)
+    assert plan({"y": {0: "m"}}, X).names == ()
 
 
 def test_a_tensor_given_twice_is_two_inputs() -> None:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import burnish
 from burnish.frontend.torch.known_types import register_types, registered_results
 from burnish.frontend.torch.object_parts import flatten_object
+from burnish.support.errors import ArityError
 from burnish.tests.models_of_others.libraries import transformers
 
 X = torch.rand(2, 4)
@@ -236,3 +237,57 @@ def test_caches_go_in(make: Any) -> None:
     _assert_same_caches(_cache_of(found), _cache_of(expected))
     if not isinstance(cache, tuple):  # of pairs
         assert any("among the inputs stays as it is" in note for note in model.report.notes)
+
+
+def _tokens(batch: int, count: int) -> torch.Tensor:
+    return torch.randint(3, 99, (batch, count))
+
+
+def test_caches_of_named_lengths_go_in() -> None:
+    """One program for all tokens of a text, however many are in the cache."""
+    torch.manual_seed(0)
+    module = _plain().eval()
+    with torch.no_grad():
+        cache = _cache_of(module(_tokens(2, 5)))
+    model = burnish.compile(
+        module,
+        (_tokens(2, 1),),
+        example_kwargs={"cache": cache},
+        dynamic_shapes={
+            "input_ids": {0: "batch", 1: "new"},
+            "cache": {0: "batch", 2: "past"},
+        },
+    )
+    for batch, past, new in ((1, 1, 1), (3, 40, 2)):
+        with torch.no_grad():
+            theirs = _cache_of(module(_tokens(batch, past)))
+        ours = copy.deepcopy(theirs)
+        for _ in range(3):
+            ids = _tokens(batch, new)
+            with torch.no_grad():
+                expected = module(ids, cache=theirs)
+            found = model(ids, cache=ours)
+            ours, theirs = _cache_of(found), _cache_of(expected)
+            torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+            _assert_same_caches(ours, theirs)
+
+
+def test_windows_are_of_named_lengths_until_they_are_full() -> None:
+    torch.manual_seed(0)
+    config = transformers.MistralConfig(**_SMALL, sliding_window=40)
+    module = transformers.MistralModel(config).eval()
+    with torch.no_grad():
+        cache, full = [_cache_of(module(_tokens(1, past))) for past in (5, 60)]
+    model = burnish.compile(
+        module,
+        (_tokens(1, 1),),
+        example_kwargs={"cache": copy.deepcopy(cache)},
+        dynamic_shapes={"cache": {2: "past"}},
+    )
+    ids = _tokens(1, 1)
+    with torch.no_grad():
+        expected = module(ids, cache=copy.deepcopy(cache))
+    found = model(ids, cache=cache)
+    torch.testing.assert_close(found[0], expected[0], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ArityError, match="'cache': this DynamicCache holds other parts or numbers"):
+        model(ids, cache=full)
