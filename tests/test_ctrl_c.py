@@ -20,8 +20,8 @@ import burnish
 from burnish import te
 
 def interrupted(call):
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
     try:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
         call()
     except KeyboardInterrupt:
         return True
