@@ -269,7 +269,7 @@ def test_workers_start_from_any_kind_of_program(way: str, tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert result.returncode == 0, result.stderr
