@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, wait
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_two_workers_run_at_the_same_time() -> None:
     assert len(pids) <= 2
 
 
-def test_shutdown_finishes_or_cancels_what_is_queued() -> None:
+def test_shutdown_finishes_or_cancels_what_is_queued(tmp_path: Path) -> None:
     pool = WorkerPool(1)
     jobs = [pool.submit("time:sleep", 0.3), *[pool.submit(ADD, 1, 2) for _ in range(3)]]
     pool.shutdown()
@@ -136,14 +137,16 @@ def test_shutdown_finishes_or_cancels_what_is_queued() -> None:
         pool.submit(ADD, 1, 2)
     pool.shutdown()
 
-    pool = WorkerPool(1)
-    first = pool.submit("time:sleep", 0.5)
+    pool, end = WorkerPool(1, limit=300), tmp_path / "end"
+    first = pool.submit("subprocess:getoutput", f"until [ -e {end} ]; do sleep 0.01; done")
     while not first.running():
-        pass
+        time.sleep(0.001)
     rest = [pool.submit(ADD, 1, 2) for _ in range(3)]
-    pool.shutdown(cancel_futures=True)
-    assert first.result() is None
+    pool.shutdown(wait=False, cancel_futures=True)
     assert all(f.cancelled() for f in rest)
+    end.touch()
+    pool.shutdown()
+    assert first.result() == ""
 
 
 def test_kill_stops_at_once() -> None:
@@ -152,7 +155,7 @@ def test_kill_stops_at_once() -> None:
     running = pool.submit("time:sleep", 1000)
     waiting = pool.submit(ADD, 1, 2)
     while not running.running():
-        pass
+        time.sleep(0.001)
     pool.kill()
     assert is_gone(pid)
     assert waiting.cancelled()
