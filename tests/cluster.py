@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import socket
+import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 
 @contextmanager
 def running_scheduler() -> Iterator[str]:
-    """A scheduler on a free port of this machine; its address."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    """A scheduler on a port of this machine that it finds free itself; its address."""
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
-    process = subprocess.Popen(
-        [*command, "--port", str(port), "--no-dashboard"], stderr=subprocess.DEVNULL
-    )
-    try:
-        yield f"tcp://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "scheduler.json"
+        process = subprocess.Popen(
+            [*command, "--port", "0", "--no-dashboard", "--scheduler-file", str(file)],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield _address(file, process)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _address(file: Path, process: subprocess.Popen[bytes]) -> str:
+    """The scheduler's, as it writes it down."""
+    deadline = time.monotonic() + 120
+    while process.poll() is None and time.monotonic() < deadline:
+        with suppress(FileNotFoundError, ValueError):  # not there yet, or half of it
+            return str(json.loads(file.read_text())["address"])
+        time.sleep(0.02)
+    raise AssertionError("the scheduler does not say where it is")
 
 
 @contextmanager

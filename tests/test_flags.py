@@ -14,7 +14,7 @@ import pytest
 
 import burnish
 from burnish import errors
-from burnish.driver import stages
+from burnish.driver import build_workers, stages
 from burnish.driver.build_workers import build_jobs
 from burnish.driver.code_cache import code_cache
 from burnish.graphir.module import IRModule
@@ -28,6 +28,7 @@ from burnish.tests.strategies.schedules import CORPUS
 from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.session import default_seed
+from burnish.vm import parallel
 from burnish.vm.parallel import default_threads
 from burnish.vm.perf_map import perf_map_path
 
@@ -152,6 +153,8 @@ def test_a_flag_changes_what_is_seen(
     monkeypatch.chdir(tmp_path)
     native_target()  # Kept from here on: what follows is no such machine.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    for module in (parallel, build_workers):
+        monkeypatch.setattr(module, "cpu_quota", lambda: None)
     for flag in FLAGS:
         monkeypatch.delenv(flag, raising=False)
     before = look("")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,34 @@ def test_the_kernels_of_a_call(static: CompiledModel, image: torch.Tensor) -> No
     times = [found.begin, *[t for c in found.calls for t in (c.begin, c.end)], found.end]
     assert times == sorted(times)
     assert found.runs >= 3
-    assert sum(r.seconds for r in found.rows) <= found.total
     assert all(r.flops and r.bandwidth and r.of_roofline is None for r in found.rows)
+
+
+def test_a_row_has_the_median_of_its_calls(
+    static: CompiledModel, image: torch.Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three runs whose times are known, of which the second is the middle one."""
+    spent = [(4000, 1000), (5000, 2000), (9000, 6000)]
+    take = profiling._runs
+
+    def known(*args: Any) -> Any:
+        runs, walls = take(*args)
+        made = []
+        for run, (first, second) in zip(runs, spent, strict=False):
+            a, b = run.calls
+            calls = [replace(a, begin=10, end=10 + first), replace(b, begin=20_000, end=20_000)]
+            calls[1] = replace(calls[1], end=20_000 + second)
+            made.append(replace(run, begin=0, end=20_100 + second, calls=calls))
+        return made, walls
+
+    monkeypatch.setattr(profiling, "_runs", known)
+    found = static.profile(image, seconds=0.01, roofline=False)
+    assert found.runs == 3
+    assert found.total == found.end * 1e-9 == pytest.approx(22.1e-6)
+    assert [(r.name, r.seconds) for r in found.rows] == [
+        ("fused_linear_relu", pytest.approx(5e-6)),
+        ("linear_1", pytest.approx(2e-6)),
+    ]
 
 
 def test_a_loaded_model_says_as_much(

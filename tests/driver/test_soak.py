@@ -88,12 +88,16 @@ def test_memory_is_flat_over_calls_of_changing_shapes(model: Any) -> None:
             x = data[: 1 + i * 37 % 199]
             model(torch.from_numpy(x) if i % 3 == 0 else x)
 
+    def growth() -> int:
+        gc.collect()
+        before = resident()
+        calls(10_000)
+        gc.collect()
+        return resident() - before
+
     calls(2000)
-    gc.collect()
-    before = resident()
-    calls(10_000)
-    gc.collect()
-    assert resident() - before < 4 << 20
+    # What is left behind makes each round grow; what else this process touches anew, a few.
+    assert any(growth() < 4 << 20 for _ in range(4))
 
 
 def test_asyncio(model: Any) -> None:

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import time
-from itertools import pairwise
+from types import SimpleNamespace
 
+import pytest
+
+from burnish.driver import timing
 from burnish.driver.timing import Timing, time_interleaved
 
 
-def test_the_slower_one_takes_longer() -> None:
+def test_the_slower_one_takes_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that only the calls move on."""
     order: list[str] = []
+    now = 0.0
 
     def run(name: str, seconds: float) -> None:
+        nonlocal now
         order.append(name)
-        time.sleep(seconds)
+        now += seconds
 
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now))
     times = time_interleaved(
         {"quick": lambda: run("quick", 0.0002), "slow": lambda: run("slow", 0.002)},
         rounds=3,
         seconds=0.004,
     )
-    assert 0.0002 <= times["quick"].minimum <= times["quick"].median
-    assert times["quick"].minimum < times["slow"].minimum
-    assert 0.002 <= times["slow"].minimum < 0.1
-    # In turns: after the warm-up the names change at least twice a round.
-    changes = sum(a != b for a, b in pairwise(order))
-    assert changes >= 2 * 3 - 1
+    for name, seconds in (("quick", 0.0002), ("slow", 0.002)):
+        assert times[name].minimum == pytest.approx(seconds)
+        assert times[name].median == pytest.approx(seconds)
+    # In turns, each for as long: the last three rounds are twenty calls and two.
+    turn = ["quick"] * 20 + ["slow"] * 2
+    assert order[-3 * len(turn) :] == turn * 3
 
 
 def test_less_means_the_minimum_and_the_median() -> None:

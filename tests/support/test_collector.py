@@ -42,15 +42,15 @@ def test_the_last_of_two_threads_puts_them_back() -> None:
     def other() -> None:
         with rare_collections():
             entered.set()
-            leave.wait(10)
+            leave.wait(60)
 
     thread = threading.Thread(target=other)
     with rare_collections():
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(60)
     assert gc.get_threshold() == MINE
     leave.set()
-    thread.join(10)
+    thread.join(60)
     assert gc.get_threshold() == (700, 10, 10)
 
 

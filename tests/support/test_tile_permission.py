@@ -29,7 +29,7 @@ def test_a_system_without_tiles_refuses() -> None:
     """Asked in a process of its own: what is granted stays granted."""
     code = "from burnish.support.tile_permission import refused_tiles; print(refused_tiles())"
     found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
     ).stdout.strip()
     if not sys.platform.startswith("linux"):
         assert "Linux alone" in found

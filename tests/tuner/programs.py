@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -76,7 +77,12 @@ class InlineExecutor(Executor):
         return future
 
 
-def is_gone(pid: int, seconds: float = 20.0) -> bool:
+def die(*_: object) -> None:
+    """A job that takes its worker along."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_gone(pid: int, seconds: float = 120.0) -> bool:
     """Whether a process has ended, or does so in time (one that nobody reaps counts as ended)."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -167,7 +167,7 @@ def test_a_torn_log_loses_its_end_alone(tmp_path: Path) -> None:
 
 # -- the whole -------------------------------------------------------------------------------------
 PROGRAM = """
-import sys
+import sys, time
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import matmul, tiled
 from burnish.tuner.records.database import TuningDatabase
@@ -180,6 +180,8 @@ runner, builder = WorkerPool(1, limit=60), WorkerPool(1, limit=60)
 def report(progress):
     pids = [w.process.pid for pool in (runner, builder) for w in pool._state.workers]
     print(progress.done, *pids, flush=True)
+    if progress.done == 25:
+        time.sleep(1000)  # it is killed before it is done, however late
 
 task = TuneTask("main", matmul(16), Target("native -threads=1"))
 with TuningDatabase(sys.argv[1]) as db:

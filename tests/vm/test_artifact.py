@@ -212,8 +212,10 @@ def test_who_reads_while_two_processes_write_finds_a_whole_file(path: Path) -> N
         subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in ("one", "two")
     ]
     seen = set()
-    while any(w.poll() is None for w in writers):
-        found = read_artifact(path)
+    are_writing = True
+    while are_writing:
+        are_writing = any(w.poll() is None for w in writers)
+        found = read_artifact(path)  # once more when both have ended
         seen.add(str(found.model))
         expected = b"abc" if isinstance(found.model, dict) else found.model.encode() * 5000
         assert bytes(found.part("small")) == expected

@@ -225,7 +225,7 @@ def test_time_evaluator(add_program: Program) -> None:
     x = np.zeros((2, 4), np.float32)
     r = VirtualMachine(add_program).time_evaluator("main", number=5, repeat=4)(x, x)
     assert len(r.results) == 4
-    assert 0 < r.min <= r.median <= r.max < 1
+    assert 0 < r.min <= r.median <= r.max < 60
 
 
 def test_what_is_no_program() -> None:

@@ -41,7 +41,7 @@ def ranges(address, extent):
 
 EXPECTED = [(0, 4), (4, 8), (8, 12)]
 parallel.install(load_objects([emit_thread_pool(Target("llvm -mcpu=x86-64"))]))
-signal.alarm(30)
+signal.alarm(100)
 """
 
 
@@ -52,7 +52,7 @@ def run(script: str) -> str:
         input=PRELUDE + textwrap.dedent(script),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -170,7 +170,7 @@ def test_a_forked_child_has_a_pool_of_its_own() -> None:
         assert ranges(address, 12) == EXPECTED
         child = os.fork()
         if child == 0:
-            signal.alarm(30)
+            signal.alarm(100)
             ok = ranges(address, 12) == EXPECTED and parallel.pool(3) == address
             grandchild = os.fork()
             if grandchild == 0:
@@ -191,7 +191,7 @@ def test_a_fork_in_the_middle_of_a_launch() -> None:
         running, release = threading.Semaphore(0), threading.Event()
         def hold(*_):
             running.release()
-            release.wait(10)
+            release.wait(60)
         body = BODY(hold)
         launch = LAUNCH(Runtime.from_address(address).launch)
         caller = threading.Thread(
@@ -199,10 +199,10 @@ def test_a_fork_in_the_middle_of_a_launch() -> None:
         )
         caller.start()
         for _ in range(3):
-            running.acquire(timeout=10)
+            running.acquire(timeout=60)
         child = os.fork()
         if child == 0:
-            signal.alarm(30)
+            signal.alarm(100)
             os._exit(0 if ranges(address, 12) == EXPECTED else 1)
         status = os.waitpid(child, 0)[1]
         release.set()

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -77,6 +77,19 @@ def result(response: httpx.Response) -> np.ndarray:
 
 
 INFER = "/v2/models/m/infer"
+KEEPS = BatchOptions(max_rows=32, wait=600)
+"""Requests wait until the test has seen what it wants to see: ``answer_waiting`` ends that."""
+
+
+async def answer_waiting(server: Server, count: int, asked: Sequence[asyncio.Task[Any]]) -> None:
+    """Have the model answer what waits, by exchanging it, once that is all of the requests that
+    were ``asked`` but those that were refused: ``count`` of them."""
+    async with asyncio.timeout(100):
+        while sum(map(len, server.models["m"]._batcher._groups.values())) < count or (
+            sum(not task.done() for task in asked) > count
+        ):
+            await asyncio.sleep(0.001)
+    await server.models.load("m")
 
 
 def test_health_metadata_and_metrics(path: Path) -> None:
@@ -138,7 +151,9 @@ def test_overload_is_refused_and_what_was_counted_is_given_back(
     request = binary(path, images[:1])
 
     async def use(client: httpx.AsyncClient, server: Server) -> None:
-        responses = await asyncio.gather(*[client.post(INFER, **request) for _ in range(20)])
+        asked = [asyncio.create_task(client.post(INFER, **request)) for _ in range(20)]
+        await answer_waiting(server, 3, asked)
+        responses = await asyncio.gather(*asked)
         codes = sorted(r.status_code for r in responses)
         assert codes == [200] * 3 + [429] * 17
         refused = next(r for r in responses if r.status_code == 429)
@@ -148,7 +163,7 @@ def test_overload_is_refused_and_what_was_counted_is_given_back(
         assert "burnish_requests_in_flight 0" in text
         assert "burnish_bytes_in_flight 0" in text
 
-    drive(path, use, limits=Limits(requests=3), options=BatchOptions(max_rows=32, wait=0.05))
+    drive(path, use, limits=Limits(requests=3), options=KEEPS)
 
 
 def test_bytes_in_flight_and_of_one_request(path: Path, images: np.ndarray) -> None:
@@ -156,7 +171,9 @@ def test_bytes_in_flight_and_of_one_request(path: Path, images: np.ndarray) -> N
     size = len(request["content"])
 
     async def use(client: httpx.AsyncClient, server: Server) -> None:
-        responses = await asyncio.gather(*[client.post(INFER, **request) for _ in range(5)])
+        asked = [asyncio.create_task(client.post(INFER, **request)) for _ in range(5)]
+        await answer_waiting(server, 2, asked)
+        responses = await asyncio.gather(*asked)
         assert sorted(r.status_code for r in responses) == [200, 200, 503, 503, 503]
         assert (await client.post(INFER, **binary(path, images))).status_code == 413
 
@@ -165,11 +182,13 @@ def test_bytes_in_flight_and_of_one_request(path: Path, images: np.ndarray) -> N
                 yield bytes(size)
 
         assert (await client.post(INFER, content=chunks())).status_code == 413
-        assert (await client.post(INFER, **request)).status_code == 200
+        last = asyncio.create_task(client.post(INFER, **request))
+        await answer_waiting(server, 1, [last])
+        assert (await last).status_code == 200
         assert "burnish_bytes_in_flight 0" in (await client.get("/metrics")).text
 
     limits = Limits(request_bytes=size + 10, total_bytes=2 * size + 10)
-    drive(path, use, limits=limits, options=BatchOptions(max_rows=32, wait=0.05))
+    drive(path, use, limits=limits, options=KEEPS)
 
 
 def test_a_request_that_waits_too_long(path: Path, images: np.ndarray) -> None:
@@ -178,7 +197,7 @@ def test_a_request_that_waits_too_long(path: Path, images: np.ndarray) -> None:
         assert response.status_code == 504
         assert "burnish_requests_in_flight 0" in (await client.get("/metrics")).text
 
-    drive(path, use, limits=Limits(seconds=0.05), options=BatchOptions(max_rows=9, wait=1))
+    drive(path, use, limits=Limits(seconds=0.05), options=KEEPS)
 
 
 def test_bad_requests_are_told(path: Path, images: np.ndarray) -> None:

@@ -236,13 +236,12 @@ def test_several_threads_keep_their_results_apart() -> None:
 
 
 def test_the_functions_go_with_their_model() -> None:
-    gc.collect()
-    before = list_funcs()
+    before = set(list_funcs())  # those of other tests may go at any time
     compiled = falls_back(ml(BINARY), x=X)
-    assert len(list_funcs()) == len(before) + 1
+    assert len(set(list_funcs()) - before) == 1
     del compiled
     gc.collect()
-    assert list_funcs() == before
+    assert set(list_funcs()) <= before
 
 
 def test_of_what_is_given_up_nothing_is_kept() -> None:

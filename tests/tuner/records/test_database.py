@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +64,8 @@ def test_a_file_in_folders_that_are_not_there_yet(tmp_path: Path) -> None:
         db.add(record("a", 1.0))
     with TuningDatabase(path, must_exist=True) as db:
         assert len(db) == 1
-    (mode,) = sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone()
+    with closing(sqlite3.connect(path)) as connection:
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
     assert mode == "wal", "readers and writers do not wait for each other"
 
 
@@ -166,7 +168,7 @@ def test_a_file_keeps_what_was_added(tmp_path: Path) -> None:
         db.add(record("a", 1.0))
     with TuningDatabase(path) as db:
         assert [r.candidate for r in db.records()] == ["a"]
-    assert TuningDatabase(path).path == str(path)
+        assert db.path == str(path)
 
 
 def test_two_connections_write_at_the_same_time(tmp_path: Path) -> None:
