@@ -46,7 +46,7 @@ from .load import restored
 from .precision import Precision
 from .questions import Asking
 from .report import CompileReport
-from .signature import CompiledSignature, signature_key
+from .signature import CompiledSignature, names_by_position, signature_key
 from .sources import (
     check_torch_module,
     import_source,
@@ -123,9 +123,12 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._weights: dict[str, str] | None = None
         """Digests of the weights that the compiled signatures have."""
         self._source_name = source_name(source)
+        self._names: tuple[str, ...] = ()
+        """The inputs that may be given by position."""
         if is_torch_module(source):
             with suppress(TypeError, ValueError):
                 self.__signature__ = inspect.signature(source.forward)
+                self._names = names_by_position(self.__signature__)
         self._dynamic_shapes = dynamic_shapes
         self._target = target
         self._threads = threads
@@ -168,7 +171,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         if self._asking is not None:
             self._current = self._asking.select(args, kwargs)
             return self._current
-        key = signature_key(args, kwargs, has_sizes=not self._dynamic_shapes)
+        key = signature_key(args, kwargs, self._names, has_sizes=not self._dynamic_shapes)
         found = self._signatures.get(key)
         if found is None:
             with self._lock:

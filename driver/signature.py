@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter, Signature
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import (
@@ -214,16 +216,31 @@ def _shown(value: Any) -> str:
     return repr(value).replace("'", '"')
 
 
+def names_by_position(signature: Signature) -> tuple[str, ...]:
+    """The parameters of a function that may be given by position and by name."""
+    parameters = signature.parameters.values()
+    return tuple([p.name for p in parameters if p.kind is Parameter.POSITIONAL_OR_KEYWORD])
+
+
 def signature_key(
-    args: Sequence[Any], kwargs: Mapping[str, Any], *, has_sizes: bool = True
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Sequence[str] = (),
+    *,
+    has_sizes: bool = True,
 ) -> tuple[Any, ...]:
     """What of a call a program depends on: structure, shapes, dtypes, plain values; where sizes
-    have names, all but the shapes.
+    have names, all but the shapes. ``names`` are those of the inputs by position, which may also
+    be given by keyword.
 
     Raises ArgumentError for an input that is neither an array nor a plain value.
     """
-    named = [(k, _key(kwargs[k], f"input {k!r}", has_sizes)) for k in sorted(kwargs)]
-    return (*[_key(x, f"input {i}", has_sizes) for i, x in enumerate(args)], *named)
+    by_position = dict(enumerate(args))
+    given = {names[i] if i < len(names) else i: x for i, x in by_position.items()} | dict(kwargs)
+    if len(given) < len(args) + len(kwargs):
+        given = by_position | dict(kwargs)  # one is given twice, which is told where it is bound
+    keys = [(str(k), _key(x, f"input {k!r}", has_sizes)) for k, x in given.items()]
+    return tuple(sorted(keys, key=itemgetter(0)))
 
 
 def _key(x: Any, name: str, has_sizes: bool) -> tuple[Any, ...]:

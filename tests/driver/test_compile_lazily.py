@@ -129,6 +129,8 @@ def test_named_dims_serve_every_structure() -> None:
     torch.testing.assert_close(model(x, [], scale=2.0)[0], eager(x, [], 2.0)[0])
     torch.testing.assert_close(model(x, [], scale=2.0)[0], eager(x, [], 2.0)[0])
     assert model.compilations == 3
+    torch.testing.assert_close(model(scale=2.0, before=[], x=x)[0], eager(x, [], 2.0)[0])
+    assert model.compilations == 3
 
 
 def test_generating_text_takes_two_programs() -> None:

@@ -55,6 +55,27 @@ def test_other_calls_have_other_keys(other: tuple[Any, ...]) -> None:
     assert other != key(ONE)
 
 
+def test_names_of_positions_make_keys_equal() -> None:
+    names = ("x", "y")
+    wanted = signature_key((ONE, 2), {}, names)
+    assert signature_key((ONE,), {"y": 2}, names) == signature_key((), {"y": 2, "x": ONE}, names)
+    assert signature_key((), {"y": 2, "x": ONE}, names) == wanted
+    assert signature_key((ONE, 2, ONE), {}, names) != wanted
+    assert signature_key((ONE, 2), {"y": 2}, names) != wanted
+
+
+def test_sizes_do_not_count_where_they_have_names() -> None:
+    def named(*args: Any) -> tuple[Any, ...]:
+        return signature_key(args, {}, has_sizes=False)
+
+    assert named(ONE, [ONE]) == named(ONE[:1], [ONE[:, :1]])
+    assert named(ONE) != named([ONE])
+    assert named(ONE) != named(ONE.astype(np.float64))
+    assert named(ONE, 1) != named(ONE, 2)
+    assert named(Pair(torch.zeros(2), 1.0)) == named(Pair(torch.zeros(3), 1.0))
+    assert named(Pair(torch.zeros(2), 1.0)) != named(Pair(torch.zeros(2), 2.0))
+
+
 def test_plain_values_count_with_their_type() -> None:
     assert len({key(v) for v in (1, 1.0, True, "1", None, -0.0, 0.0)}) == 7
 
