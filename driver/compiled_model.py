@@ -6,6 +6,7 @@ How it is called is in ``callable_model``.
 from __future__ import annotations
 
 import inspect
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from ..graphir.module import IRModule
 from ..graphir.passes.pass_list import PassList
 from ..support.caller import callers_level
 from ..support.errors import (
+    ArityError,
     BurnishError,
     FrontendError,
     NotCompiledError,
@@ -43,6 +45,7 @@ from .index_checks import with_checked_indices
 from .kernel_facts import KernelFacts, kernel_facts
 from .kernels import KERNEL_STAGES, kernel_stage
 from .load import restored
+from .own_forward import own_forward
 from .precision import Precision
 from .questions import Asking
 from .report import CompileReport
@@ -53,7 +56,6 @@ from .sources import (
     import_torch_module,
     is_torch_module,
     origin_of,
-    own_forward,
     reference_of,
     source_name,
 )
@@ -123,8 +125,11 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._weights: dict[str, str] | None = None
         """Digests of the weights that the compiled signatures have."""
         self._source_name = source_name(source)
+        self._compiling = 0
+        """The thread that compiles a signature."""
         self._names: tuple[str, ...] = ()
         """The inputs that may be given by position."""
+        self.__signature__: inspect.Signature | None = None
         if is_torch_module(source):
             with suppress(TypeError, ValueError):
                 self.__signature__ = inspect.signature(source.forward)
@@ -174,8 +179,20 @@ class CompiledModel(CallableModel[ModelSignature]):
         key = signature_key(args, kwargs, self._names, has_sizes=not self._dynamic_shapes)
         found = self._signatures.get(key)
         if found is None:
+            if self._compiling == threading.get_ident():
+                raise FrontendError(
+                    f"forward() of {self._source_name} calls the model that is compiled of it: "
+                    "compile a copy of the module, or assign the model itself, module.forward = "
+                    "model, which is taken for its own."
+                )
             with self._lock:
-                found = self._signatures.get(key) or self._compile_lazily(key, args, kwargs)
+                found = self._signatures.get(key)
+                if found is None:
+                    self._compiling = threading.get_ident()
+                    try:
+                        found = self._compile_lazily(key, args, kwargs)
+                    finally:
+                        self._compiling = 0
         self._current = self._of_its_sizes(found, args, kwargs)
         return self._current
 
@@ -204,6 +221,13 @@ class CompiledModel(CallableModel[ModelSignature]):
     def _compile_lazily(
         self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> ModelSignature:
+        if self.__signature__ is not None:
+            try:
+                self.__signature__.bind(*args, **kwargs)
+            except TypeError as error:
+                raise ArityError(
+                    f"{self._source_name}.forward{self.__signature__}: {error}."
+                ) from None
         count = len(self._signatures)
         if count >= MAX_SIGNATURES:
             raise VMError(

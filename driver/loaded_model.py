@@ -185,16 +185,18 @@ class LoadedModel(CallableModel[LoadedSignature]):
                 "verify: a file has no model to compare with; give it: "
                 "model.verify(*inputs, source=module)."
             )
+        from .own_forward import own_forward
         from .sources import reference_of
         from .verification import Verification
         from .verify_model import Verifier
 
-        reference = reference_of(source, args, kwargs, None, fallback=None, float64=False)
-        signature = self._select(args, kwargs)
-        values = [copied(v) for v in signature.imported.flatten_inputs(args, kwargs)]
-        precision = self._artifact.model.get("precision", "fast")
-        verifier = Verifier(reference, self.target, precision=precision, tolerance=tolerance)
-        checks = tuple(verifier.check_outputs(signature.run(values)))
+        with own_forward(source):
+            reference = reference_of(source, args, kwargs, None, fallback=None, float64=False)
+            signature = self._select(args, kwargs)
+            values = [copied(v) for v in signature.imported.flatten_inputs(args, kwargs)]
+            precision = self._artifact.model.get("precision", "fast")
+            verifier = Verifier(reference, self.target, precision=precision, tolerance=tolerance)
+            checks = tuple(verifier.check_outputs(signature.run(values)))
         note = "a saved model is compared by its outputs: a file keeps no values on the way."
         return Verification(str(self._artifact.path), reference.name, checks, (), notes=(note,))
 

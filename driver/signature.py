@@ -230,8 +230,8 @@ def signature_key(
     has_sizes: bool = True,
 ) -> tuple[Any, ...]:
     """What of a call a program depends on: structure, shapes, dtypes, plain values; where sizes
-    have names, all but the shapes. ``names`` are those of the inputs by position, which may also
-    be given by keyword.
+    have names, the number of dims instead of shapes. ``names`` are those of the inputs by
+    position, which may also be given by keyword.
 
     Raises ArgumentError for an input that is neither an array nor a plain value.
     """
@@ -246,7 +246,11 @@ def signature_key(
 def _key(x: Any, name: str, has_sizes: bool) -> tuple[Any, ...]:
     shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
     if shape is not None and dtype is not None:
-        return ("tensor", tuple(shape) if has_sizes else (), str(dtype).removeprefix("torch."))
+        return (
+            "tensor",
+            tuple(shape) if has_sizes else len(shape),
+            str(dtype).removeprefix("torch."),
+        )
     if isinstance(x, (list, tuple)):
         return (type(x), *[_key(item, f"{name}[{i}]", has_sizes) for i, item in enumerate(x)])
     if isinstance(x, Mapping):

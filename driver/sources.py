@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from ..support.wording import spoken
 from ..vm.artifact import is_artifact, open_artifact
 from ..vm.tensor import Tensor, array
 from .arrays import is_torch_tensor, tensor_to_torch
+from .own_forward import own_forward
 from .written_programs import verify_written_programs
 
 
@@ -116,23 +116,6 @@ def import_torch_module(
         return import_module(
             source, example, dynamic_shapes, example_kwargs=named, fallback=fallback
         )
-
-
-@contextmanager
-def own_forward(module: Any) -> Iterator[None]:
-    """A torch module with the ``forward()`` of its class, where it was given a compiled model for
-    it: ``module.forward = burnish.compile(module)``."""
-    from .callable_model import CallableModel
-
-    given = getattr(module, "__dict__", {}).get("forward")
-    if not isinstance(getattr(given, "__self__", given), CallableModel):
-        yield
-        return
-    del module.__dict__["forward"]
-    try:
-        yield
-    finally:
-        module.__dict__["forward"] = given
 
 
 def split_examples(

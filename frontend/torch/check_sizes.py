@@ -10,7 +10,7 @@ itself), or the dim does not have the size, or the module is refused.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ _CRASHING = frozenset(
 """What of torch ends the process where there are no bags."""
 _COMPARED = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 """What is compared as it is: copies of logits take gigabytes."""
+_WITHOUT_OPERATORS = (torch.uint16, torch.uint32, torch.uint64)
 _ROUNDINGS = 4
 """Of half precision, by which two ways to compute one thing may differ."""
 
@@ -166,11 +167,42 @@ def _agrees_at_size(
     point at what smaller sizes do not have, and zeros hide most of what a module does."""
     if not size and any(operator_name(n) in _CRASHING for n in program.graph.nodes):
         return False
+    sizes = {name: size if only in (None, name) else rest for name in plan.names}
+    leaves, structure = _inputs_of_sizes(sizes, plan, is_drawn=is_drawn)
+    # What the module can do, the program must do.
+    agrees = _agrees(module, program, plan, leaves, structure, if_program_fails=False)
+    if agrees is False:
+        raise _differs(f"{only or ' and '.join(plan.names)} is {size}")
+    return agrees is not None
+
+
+def check_together(
+    sizes: Mapping[str, int], module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan
+) -> None:
+    """Raise DiffersError where the program and the module disagree when these dims have these
+    sizes, and the others what they are in the examples."""
+    for is_drawn in (False, True):
+        leaves, structure = _inputs_of_sizes(sizes, plan, is_drawn=is_drawn)
+        if _agrees(module, program, plan, leaves, structure, if_program_fails=False) is False:
+            raise _differs(" and ".join([f"{name} is {n}" for name, n in sizes.items()]))
+
+
+def _differs(where: str) -> DiffersError:
+    return DiffersError(
+        f"forward() computes something else where {where}: a branch in Python depends on a size, "
+        "and torch.export took one side of it. Rewrite the branch, or make the dim static."
+    )
+
+
+def _inputs_of_sizes(
+    sizes: Mapping[str, int | None], plan: ExportPlan, *, is_drawn: bool
+) -> tuple[list[Any], pytree.TreeSpec]:
+    """The inputs of a plan, whose dims with names have these sizes, or (None) their own."""
     leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
     generator = torch.Generator().manual_seed(0)
     shapes = {i: list(leaves[i].shape) for i, _, _ in plan.extents}
     for (i, axis, extent), (_, _, name) in zip(plan.extents, plan.places, strict=True):
-        given = size if only in (None, name) else rest
+        given = sizes.get(name)
         if given is not None:
             shapes[i][axis] = extent(given)
     for i, shape in shapes.items():
@@ -181,15 +213,7 @@ def _agrees_at_size(
         else:
             kind = example.dtype if example.is_complex() else None
             leaves[i] = torch.rand(shape, dtype=kind, generator=generator).to(example.dtype)
-    # What the module can do, the program must do.
-    agrees = _agrees(module, program, plan, leaves, structure, if_program_fails=False)
-    if agrees is False:
-        raise DiffersError(
-            f"forward() computes something else where {only or ' and '.join(plan.names)} is "
-            f"{size}: a branch in Python depends on a size, and torch.export took one side of it. "
-            "Rewrite the branch, or make the dim static."
-        )
-    return agrees is not None
+    return leaves, structure
 
 
 def _agrees(
@@ -268,9 +292,11 @@ def _no_fast_paths() -> Iterator[None]:
 
 def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """The elements of ``x`` as often as a tensor of this shape takes, axis by axis."""
+    kind = x.dtype
+    x = x.to(torch.int64) if kind in _WITHOUT_OPERATORS else x
     for axis, size in enumerate(shape):
         x = x.index_select(axis, torch.arange(size) % x.shape[axis])
-    return x
+    return x.to(kind)
 
 
 def _agree(a: Any, b: Any, *, rounds: bool = False) -> bool:
@@ -335,6 +361,7 @@ __all__ = [
     "check_at_size",
     "check_example",
     "check_size",
+    "check_together",
     "leave_out_nothing",
     "leave_out_one",
     "program_inputs",

@@ -46,6 +46,8 @@ class ExportPlan:
     examples: dict[int, torch.Tensor] = field(default_factory=dict)
     """What was given for the leaves that have named dims, whose place zeros of other sizes take."""
     names: tuple[str, ...] = ()
+    shown: dict[str, int] = field(default_factory=dict)
+    """What names stand for in the examples."""
     taken: frozenset[int] = frozenset()
     """The sizes that inputs, weights and named dims have while the module is exported."""
     doubtful: tuple[int, ...] = ()
@@ -65,6 +67,11 @@ class ExportPlan:
     """Where ``forward()`` prints, warns or logs for some values, and the program does not."""
     sampled: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Names of which torch leaves out more sizes than are looked at, and those that are."""
+    conditions: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Guards over ``size0``, ``size1``, ... and the names that these are, outside of which the
+    module computes something else."""
+    compared: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Of each name some of the sizes that torch leaves out, at which the program was compared."""
     turns: tuple[tuple[str, int], ...] = ()
     """Where ``forward()`` loops over places that data tell, and of how many each has its turn."""
     changed: tuple[torch.Tensor, ...] = ()
@@ -147,6 +154,7 @@ def plan_export(
         plan.specification = {n: p[1] for n, p in planned.items()}
         plan.names = tuple(planner.sizes)
         plan.taken = frozenset(planner.taken)
+        plan.shown = {name: size for name, (size, _) in planner.shown.items()}
         _assign(plan, values, kinds)
         leaves = pytree.tree_leaves((plan.args, plan.kwargs))
         for i, leaf in enumerate(leaves):
@@ -210,6 +218,10 @@ def _separate(given: dict[str, Any]) -> dict[str, Any]:
 
 def _given_alone(dynamic_shapes: Any, known: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     """The entries without those for inputs that ``forward()`` knows and a call leaves out."""
+    names = [n for n, p in known.items() if p.kind is not p.VAR_POSITIONAL]
+    is_longer = isinstance(dynamic_shapes, (list, tuple)) and len(dynamic_shapes) > len(given)
+    if is_longer and len(names) == len(known) and len(dynamic_shapes) <= len(names):
+        dynamic_shapes = dict(zip(names, dynamic_shapes, strict=False))
     if not isinstance(dynamic_shapes, Mapping):
         return dynamic_shapes
     return {n: e for n, e in dynamic_shapes.items() if n in given or n not in known}
@@ -350,8 +362,8 @@ class _Planner:
 
     def plan(self, value: Any, entry: Any, where: str) -> tuple[Any, Any]:
         """(the value resized, the entry for torch)."""
-        if entry is None:
-            return value, None
+        if entry is None or value is None:
+            return value, _for_each(value, None)
         if isinstance(value, torch.Tensor):
             return self._plan_tensor(value, entry, where)
         if _are_dims(entry, value) and not pytree.tree_structure(value).is_leaf():
@@ -361,6 +373,8 @@ class _Planner:
         if isinstance(value, Mapping):
             return self._plan_mapping(value, entry, where)
         if isinstance(value, (list, tuple)):
+            if hasattr(value, "_fields") and isinstance(entry, Mapping):
+                entry = _in_order(entry, value._fields, type(value), where)
             if not isinstance(entry, (list, tuple)) or len(entry) != len(value):
                 raise FrontendError(
                     f"dynamic_shapes for {where}: expected a list of {len(value)} entries, found "
@@ -370,11 +384,8 @@ class _Planner:
                 self.plan(v, e, f"{where}[{i}]")
                 for i, (v, e) in enumerate(zip(value, entry, strict=True))
             ]
-            made = [p[0] for p in pairs]
-            planned = type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
-            return planned, [p[1] for p in pairs] if isinstance(value, list) else tuple(
-                [p[1] for p in pairs]
-            )
+            made, planned = [p[0] for p in pairs], [p[1] for p in pairs]
+            return _of_kind(value, made), _of_kind(value, planned)
         raise FrontendError(f"dynamic_shapes for {where}: a {type(value).__name__} has no dims.")
 
     def _plan_object(self, value: Any, entry: Any, where: str) -> tuple[Any, Any]:
@@ -384,14 +395,7 @@ class _Planner:
         if isinstance(entry, Mapping) and node.flatten_with_keys_fn is not None:
             paths = [str(path) for path, _ in node.flatten_with_keys_fn(value)[0]]
             known = [path.lstrip(".[").rstrip("]").strip("'") for path in paths]
-            unknown = [key for key in entry if key not in known]
-            if unknown:
-                raise FrontendError(
-                    f"dynamic_shapes for {where}: expected entries for {known} of a "
-                    f"{type(value).__name__}, or one of dims, as in {{0: 'batch'}}, for all that "
-                    f"it holds; found {unknown[0]!r}."
-                )
-            entry = [entry.get(key) for key in known]
+            entry = _in_order(entry, known, type(value), where)
         planned, specification = self.plan(list(parts), entry, f"{where} ({type(value).__name__})")
         return node.unflatten_fn(planned, context), specification
 
@@ -492,6 +496,17 @@ class _Planner:
         )
 
 
+def _in_order(entry: Any, known: Sequence[str], kind: type, where: str) -> list[Any]:
+    """The entries of an object's parts, given by their names."""
+    unknown = [key for key in entry if key not in known]
+    if unknown:
+        raise FrontendError(
+            f"dynamic_shapes for {where}: expected entries for {list(known)} of a {kind.__name__}, "
+            f"or one of dims, as in {{0: 'batch'}}, for all that it holds; found {unknown[0]!r}."
+        )
+    return [entry.get(key) for key in known]
+
+
 def _are_dims(entry: Any, value: Any) -> bool:
     """Whether an entry is one of dims, and not one by the keys of what it is for."""
     is_keyed = isinstance(value, Mapping) and any(key in value for key in entry or ())
@@ -501,15 +516,20 @@ def _are_dims(entry: Any, value: Any) -> bool:
 
 
 def _for_each(value: Any, entry: Any) -> Any:
-    """An entry of dims for every tensor that something holds."""
+    """An entry of dims for every tensor that something holds, in the form that torch takes."""
     if isinstance(value, torch.Tensor):
-        return entry
+        return entry if value.ndim else None  # what counts has no dims
     if isinstance(value, Mapping):
         return {key: _for_each(part, entry) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return _of_kind(value, [_for_each(part, entry) for part in value])
     node = pytree.SUPPORTED_NODES.get(type(value))
-    if node is None:
-        return None
-    return [_for_each(part, entry) for part in node.flatten_fn(value)[0]]
+    return None if node is None else [_for_each(x, entry) for x in node.flatten_fn(value)[0]]
+
+
+def _of_kind(like: Any, parts: list[Any]) -> Any:
+    """A list, a tuple or a NamedTuple of these parts."""
+    return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
 
 
 def _text(name: str, factor: int, more: int) -> str:

@@ -55,10 +55,16 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .inference_tensors import without_gradients
 from .known_types import UNKNOWN, register_types, registered_results
-from .left_out_sizes import UnknownBranchError, check_left_out
+from .left_out_sizes import UnknownBranchError, check_left_out, check_several
 from .loops_of_hits import take_turns
 from .registry import REAL, import_dtype, raised_at
-from .said_guards import MUST_BE_CONSTANT, fails_at, gaps_of, suggested_bounds
+from .said_guards import (
+    MUST_BE_CONSTANT,
+    fails_at,
+    gaps_of,
+    on_the_side_of_examples,
+    suggested_bounds,
+)
 from .scripted_modules import (
     changes_in_training,
     give_class,
@@ -176,7 +182,7 @@ def _export_module(
         try:
             program, is_oblivious = _export(module, plan), False
         except FrontendError as error:
-            bounds = suggested_bounds(error)
+            bounds = on_the_side_of_examples(suggested_bounds(error), plan.shown)
             if bounds:
                 plan = plan_export(module, args, kwargs, dynamic_shapes, bounds)
                 program = _export_obliviously(module, plan)
@@ -189,6 +195,8 @@ def _export_module(
     leave_out_nothing(module, program, plan)
     if is_oblivious:
         leave_out_one(module, program, plan)
+    if len(plan.names) > 1:
+        check_several(module, program, plan)
     _check_repeated(module, args, kwargs, plan)
     check_example(module, program, plan)
     return program, plan
@@ -259,8 +267,8 @@ def _export_with_gaps(
         program.graph_module.recompile()
         try:
             check_left_out(module, program, plan, gaps, functools.partial(_export, module))
-        except UnknownBranchError:
-            raise error from error.__cause__
+        except UnknownBranchError as unknown:
+            raise FrontendError(f"{error} {unknown}") from error.__cause__
         return program
 
 

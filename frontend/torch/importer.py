@@ -58,13 +58,14 @@ from .complex_leaves import ComplexLeaves
 from .complex_pairs import BORDERS
 from .convert_index import refuses_negative
 from .decompose import all_operators, prepare_program
+from .dynamic_shapes import ExportPlan
 from .eager_check import check_eager
 from .export import check_eval_mode, export_lock, export_module
 from .fallback import Fallback, can_fall_back, has_complex, must_fall_back, real_of
 from .known_types import caches_in
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .scripted_modules import without_script
-from .structure import CallStructure, DimRange, is_program_output
+from .structure import CallStructure, DimRange, SizeCondition, is_program_output
 from .symbols import NoDim, SymbolTable, symbols_of
 
 _CONVERTERS = (
@@ -89,6 +90,8 @@ _CONVERTERS = (
 )
 _OPERATOR_ROWS = ops
 
+_LARGE = 2**20
+"""A size at which the dims made of a name are beyond all bounds that it may be no less than."""
 _MOST_ALIKE = 16
 """Sizes that are supposed to be others, of one program."""
 
@@ -141,6 +144,7 @@ def import_module(
             places=plan.places,
             least=plan.least,
             parameters=plan.parameters,
+            conditions=_conditions(plan),
             source=f"torch {type(module).__name__}",
             fallback=fallback,
         )
@@ -166,6 +170,17 @@ def import_module(
             [names.get(id(x), n) for n, x in zip(imported.state, imported.held, strict=True)]
         ),
     )
+
+
+def _conditions(plan: ExportPlan) -> list[SizeCondition]:
+    places: dict[str, tuple[int, int, int, int]] = {}
+    for (i, axis, extent), (_, _, name) in zip(plan.extents, plan.places, strict=True):
+        factor = extent(_LARGE + 1) - extent(_LARGE)
+        places.setdefault(name, (i, axis, factor, extent(_LARGE) - factor * _LARGE))
+    return [
+        SizeCondition(text, names, tuple([places[name] for name in names]))
+        for text, names in plan.conditions
+    ]
 
 
 def _frozen(who: str, written: Sequence[str]) -> str:
@@ -213,13 +228,15 @@ def import_exported_program(
     places: Sequence[tuple[int, int, str]] = (),
     least: Mapping[tuple[int, int], int] | None = None,
     parameters: Sequence[str] = (),
+    conditions: Sequence[SizeCondition] = (),
     source: str = "torch program",
     fallback: str | None = None,
 ) -> Imported:
     """Import a torch.export program; errors as for ``import_module``.
 
     ``places`` names dims: (leaf of the inputs, axis, name). Without it dims have torch's names.
-    ``least`` has the least sizes that a user has stated, by (leaf, axis).
+    ``least`` has the least sizes that a user has stated, by (leaf, axis). ``conditions`` are
+    checked by each call.
     """
     start = time.perf_counter()
     read = numbers_of_data.read_by_program(program)
@@ -231,7 +248,15 @@ def import_exported_program(
     while True:
         try:
             made = _imported(
-                program, places, least or {}, parameters, source, fallback, equal, read
+                program,
+                places,
+                least or {},
+                parameters,
+                tuple(conditions),
+                source,
+                fallback,
+                equal,
+                read,
             )
         except TypeInferenceError as error:
             symbols = _symbols(program, places)
@@ -323,6 +348,7 @@ def _imported(
     places: Sequence[tuple[int, int, str]],
     least: Mapping[tuple[int, int], int],
     parameters: Sequence[str],
+    conditions: tuple[SizeCondition, ...],
     source: str,
     fallback: str | None,
     equal: EqualSizes,
@@ -334,6 +360,7 @@ def _imported(
     fakes = _input_fakes(program)
     symbols = _symbols(program, places, equal)
     structure.ranges = _ranges(program, fakes, symbols, least)
+    structure.conditions = conditions
     builder = BlockBuilder()
     context = Context(builder, symbols)
     context.fallback = None if fallback is None else Fallback()
@@ -374,6 +401,11 @@ def _imported(
         source=source,
         notes=(
             *[_describe(r) for r in structure.ranges],
+            *[
+                f"forward() takes another branch where not {c.said}: a call of such sizes is "
+                "refused."
+                for c in conditions
+            ],
             *[
                 f"sizes {a} and {b} must be equal: a call of others is refused."
                 for a, b in (*equal.names, *[map(print_dim, pair) for pair in symbols.alike])

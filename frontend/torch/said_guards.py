@@ -78,8 +78,7 @@ def gaps_of(error: FrontendError, plan: ExportPlan) -> Gaps | None:
     sizes: dict[str, set[int]] = {}
     limits = dict(limits_of(plan))
     for name, guard in guards:
-        low, high = limits[name]
-        left_out = [n for n in failing(guard) if low <= n <= high]
+        left_out = failing(guard, *limits[name])
         if sum(n >= ENDLESS[0] for n in left_out) >= len(ENDLESS):
             return None
         sizes.setdefault(name, set()).update(left_out)
@@ -130,4 +129,30 @@ def suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
     return found
 
 
-__all__ = ["MUST_BE_CONSTANT", "Gaps", "fails_at", "gaps_of", "guards_of", "suggested_bounds"]
+def on_the_side_of_examples(
+    bounds: Mapping[str, Mapping[str, int]], shown: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Bounds that the example's sizes are within: where a branch goes the other way for them than
+    for the sizes that were tried, those beyond these bounds."""
+    found: dict[str, dict[str, int]] = {}
+    for name, limits in bounds.items():
+        size = shown.get(name)
+        low, high = limits.get("min"), limits.get("max")
+        if size is not None and low is not None and size < low:
+            found[name] = {"max": low - 1}
+        elif size is not None and high is not None and size > high:
+            found[name] = {"min": high + 1}
+        else:
+            found[name] = dict(limits)
+    return found
+
+
+__all__ = [
+    "MUST_BE_CONSTANT",
+    "Gaps",
+    "fails_at",
+    "gaps_of",
+    "guards_of",
+    "on_the_side_of_examples",
+    "suggested_bounds",
+]

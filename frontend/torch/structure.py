@@ -6,6 +6,7 @@ of the program and must be given again as it was.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,7 +39,14 @@ from ...support.call_form import (
     tree_of,
     value_tree,
 )
-from ...support.errors import ArgumentError, ArityError, FrontendError
+from ...support.errors import (
+    ArgumentError,
+    ArityError,
+    ArtifactError,
+    FrontendError,
+    ShapeMismatchError,
+)
+from .unsaid_guards import failing_together
 
 _TENSOR = object()
 _COMPUTED = object()
@@ -61,6 +69,34 @@ class DimRange:
     high: int | None
 
 
+@dataclass(frozen=True)
+class SizeCondition:
+    """What sizes of several names must satisfy together: the branches that a program took."""
+
+    text: str
+    """Over ``size0``, ``size1``, ..."""
+    names: tuple[str, ...]
+    places: tuple[tuple[int, int, int, int], ...]
+    """For each name (leaf, axis, factor, number): the dim there is factor * name + number."""
+
+    @property
+    def said(self) -> str:
+        """The condition, by names."""
+        return re.sub(r"\bsize(\d+)\b", lambda m: self.names[int(m[1])], self.text)
+
+    def check(self, leaves: Sequence[Any]) -> None:
+        """Raise ShapeMismatchError for inputs whose sizes do not satisfy it."""
+        sizes = [(leaves[i].shape[a] - more) // factor for i, a, factor, more in self.places]
+        if failing_together(self.text, [[n] for n in sizes]):
+            found = ", ".join([f"{n} = {v}" for n, v in zip(self.names, sizes, strict=True)])
+            raise ShapeMismatchError(
+                "the inputs",
+                f"of {self.said}",
+                found,
+                "forward() takes another branch for other sizes. Compile with an example of these.",
+            )
+
+
 @dataclass
 class CallStructure:
     """The inputs and outputs of one exported program."""
@@ -74,6 +110,7 @@ class CallStructure:
     positional: tuple[str, ...]
     keywords: tuple[str, ...]
     ranges: list[DimRange] = field(default_factory=list)
+    conditions: tuple[SizeCondition, ...] = ()
 
     @classmethod
     def of(cls, program: ExportedProgram, parameters: Sequence[str] = ()) -> CallStructure:
@@ -110,7 +147,11 @@ class CallStructure:
         """The model takes its tensors one by one, by position, at any size."""
         count = len(self.inputs)
         bare = pytree.tree_structure((tuple([0] * count), {}))
-        return all(x is _TENSOR for x in self.inputs) and self.in_spec == bare and not self.ranges
+        return (
+            all(x is _TENSOR for x in self.inputs)
+            and self.in_spec == bare
+            and not (self.ranges or self.conditions)
+        )
 
     @property
     def is_single(self) -> bool:
@@ -127,6 +168,11 @@ class CallStructure:
     def form(self) -> CallForm:
         """All of it as data. Raises ArtifactError for what data cannot say: other containers than
         lists, tuples and dicts."""
+        if self.conditions:
+            raise ArtifactError(
+                f"The sizes of this model's calls have to be of {self.conditions[0].said}, which a "
+                "file does not say: compile for sizes without names, or with a Dim of one side."
+            )
         inputs = {i: _said(known, f"input {i}") for i, known in enumerate(self.inputs)}
         outputs = {i: _said(known, f"output {i}") for i, known in enumerate(self.outputs)}
         args, kwargs = pytree.tree_unflatten(list(inputs), self.in_spec)
@@ -170,6 +216,8 @@ class CallStructure:
                 )
         for r in self.ranges:
             check_size(leaves[r.leaf], self._owner(r.leaf), r.name, r.axis, r.low, r.high)
+        for condition in self.conditions:
+            condition.check(leaves)
         return [leaf for leaf, known in zip(leaves, self.inputs, strict=True) if known is _TENSOR]
 
     def _specs(self) -> list[tuple[str, Any]]:
@@ -288,4 +336,4 @@ def is_program_output(known: Any) -> bool:
     return known is _TENSOR or known is _COMPUTED
 
 
-__all__ = ["CallStructure", "DimRange", "is_program_output"]
+__all__ = ["CallStructure", "DimRange", "SizeCondition", "is_program_output"]

@@ -13,6 +13,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -39,8 +40,24 @@ TRIED = (
 _MOST_SHORT = 64
 """Sizes that are looked at for axes with less chunks than they are to have, for each chunk: an axis
 of chunks**2 has all of them, and may be a part of its name."""
+_MOST_NUMBERS = 16
+"""Numbers in a condition of which sizes are made."""
+_LARGEST = 2**25
 TRIED_TOGETHER = (1, 2, 3, 5, 8, 33, 257, 4096)
 """Those of several sizes in one guard."""
+
+
+SEVERAL = (2, 3, 4, 5, 8, 12, 33, 64, 96, 257)
+"""Sizes of names that are tried together, where branches ask for several."""
+_MOST_TOGETHER = 4096
+_MANY = 6000
+_CHOSEN = 3
+"""How many of the sizes for which a branch goes the other way are looked at, and one more whose
+product is this and more."""
+
+
+_WIDER = {"StrictGreaterThan": ">=", "StrictLessThan": "<="}
+"""Of strict orders of sympy those that are not."""
 
 
 class UnsaidGuardError(ValueError):
@@ -50,6 +67,16 @@ class UnsaidGuardError(ValueError):
 def near(numbers: Iterable[int]) -> set[int]:
     """Sizes that numbers in a condition tell of, and their neighbours."""
     return {max(1, abs(n) + more) for n in numbers for more in (-1, 0, 1)}
+
+
+def _told_by(text: str) -> set[int]:
+    """Sizes that numbers in a guard tell of, by themselves or two together (``n // 100 == 33``,
+    ``3*n == 12000``, ``n*n == 900``), and their neighbours."""
+    known = sorted({float(n) for n in re.findall(r"\b\d+(?:\.\d+)?", text)})[:_MOST_NUMBERS]
+    found = {*known, *[math.isqrt(int(n)) for n in known], *[m * n for n in known for m in (2, 3)]}
+    for a, b in itertools.product(known, known):
+        found |= {a * b, a + b, a - b, a * b + a, *([a / b] if b else [])}
+    return near([int(n) for n in found if n < _LARGEST])
 
 
 def is_true(condition: CodeType, sizes: Mapping[str, int]) -> bool:
@@ -165,16 +192,70 @@ def _environment(program: ExportedProgram) -> Any:
 def _of_derived(environment: Any) -> Iterator[Any]:
     """What was asked of sizes that are made of others, over these. Torch itself sees to the
     rest."""
-    replaced = environment.replacements
     for guard in environment.guards:
-        if not any(s in replaced for s in guard.expr.free_symbols):
+        if any(s in environment.replacements for s in guard.expr.free_symbols):
+            yield _replaced(guard.expr, environment)
+
+
+def _replaced(expr: Any, environment: Any) -> Any:
+    before = None
+    while expr is not before and expr != before:
+        expr, before = expr.xreplace(environment.replacements), expr
+    return expr
+
+
+@dataclass(frozen=True)
+class GuardOfSeveral:
+    """A branch that asks for two names and more (``if h > w``)."""
+
+    text: str
+    """What holds where the program was traced, over ``size0``, ``size1``, ..."""
+    names: tuple[str, ...]
+    others: list[dict[str, int]]
+    """Some sizes for which the branch goes the other way."""
+    wider: str
+    """Of a strict order the one that is not (``h >= w``), else nothing."""
+    edge: list[dict[str, int]]
+    """Some sizes for which the wider one holds alone: the two sides are equal."""
+
+    def holds(self, sizes: Mapping[str, int], *, is_wider: bool = False) -> bool:
+        text = self.wider if is_wider else self.text
+        return not failing_together(text, [[sizes[name]] for name in self.names])
+
+
+def guards_of_several(program: ExportedProgram, plan: ExportPlan) -> Iterator[GuardOfSeveral]:
+    """Branches that ask for several names at once, plain ones too: torch says nothing of them."""
+    environment = _environment(program)
+    symbols = dict(_symbols(program, plan))
+    limits = dict(limits_of(plan))
+    for expr in dict.fromkeys([_replaced(g.expr, environment) for g in environment.guards]):
+        free = sorted(expr.free_symbols, key=str)
+        names = [symbols[s][0] for s in free if s in symbols]
+        if not 1 < len(set(names)) == len(names) == len(free):
             continue
-        expr, before = guard.expr.xreplace(replaced), None
-        while expr is not before:
-            expr, before = expr.xreplace(replaced), expr
-            if expr == before:
-                break
-        yield expr
+        known = {s: f"size{i}" for i, s in enumerate(free)}
+        text = printed(expr, known)
+        wider = _WIDER.get(type(expr).__name__)
+        wide = f" {wider} ".join([printed(e, known) for e in expr.args]) if wider else ""
+        told = near([int(n) for n in re.findall(r"\b\d+", text)])
+        sizes = {*SEVERAL, *[n for n in told if 1 < n <= SEVERAL[-1]]}
+        tried = [
+            [n for n in sorted(sizes) if low <= n <= high and not plan.leaves_out(n, name)]
+            for name, (low, high) in zip(names, [limits[name] for name in names], strict=True)
+        ]
+        if math.prod(map(len, tried)) > _MOST_TOGETHER:
+            tried = [few[:: max(1, len(few) // 4)] for few in tried]
+        failing = sorted(failing_together(text, tried), key=math.prod)
+        beyond = set(failing_together(wide, tried)) if wide else set(failing)
+        large = [sizes for sizes in failing if math.prod(sizes) >= _MANY]
+        edge = [sizes for sizes in failing if sizes not in beyond][:_CHOSEN]
+        chosen = dict.fromkeys([*failing[:_CHOSEN], *[n for n in failing if n in beyond][:_CHOSEN]])
+        if failing:
+            others, equal = [
+                [dict(zip(names, sizes, strict=True)) for sizes in some]
+                for some in ([*chosen, *large[:1]], edge)
+            ]
+            yield GuardOfSeveral(text, tuple(names), others, wide, equal)
 
 
 def limits_of(plan: ExportPlan) -> Iterator[tuple[str, tuple[int, float]]]:
@@ -225,9 +306,14 @@ def failing_together(text: str, tried: Sequence[Sequence[int]]) -> list[tuple[in
         return sizes
 
 
-def failing(text: str) -> list[int]:
-    """The sizes, of those tried, for which a guard of ``size0`` alone does not hold."""
-    return [n for (n,) in failing_together(text, [_tried_of(text)])]
+def failing(text: str, low: int, high: float, beside: str = "") -> list[int]:
+    """The sizes, of those tried, for which a guard of ``size0`` alone does not hold. Tried are
+    those within bounds, which the numbers in ``beside`` tell of too."""
+    tried = {*_tried_of(f"{text} {beside}"), *range(low, low + TRIED_ALL)}
+    if high < math.inf:
+        tried |= {*range(max(low, int(high) - TRIED_ALL), int(high) + 1)}
+    within = sorted([n for n in tried if max(low, 1) <= n <= high])
+    return [n for (n,) in failing_together(text, [within])]
 
 
 def holds(text: str, size: int) -> bool:
@@ -245,7 +331,7 @@ def largest_of(text: str) -> int | None:
 
 
 def _tried_of(text: str) -> list[int]:
-    return sorted({*TRIED, *near([int(n) for n in re.findall(r"\d+", text)])})
+    return sorted({*TRIED, *_told_by(text)})
 
 
 def _as_limit(

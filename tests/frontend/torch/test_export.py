@@ -256,7 +256,7 @@ def test_chunks_of_a_length_with_and_without_a_rest_are_one_program() -> None:
     shapes = ({0: "rows", 1: "length"},)
     model = burnish.compile(Chunks(), (torch.rand(3, 100),), dynamic_shapes=shapes)
     (note,) = [n for n in model.report.notes if "takes other branches" in n]
-    assert "compared with it at 40, 80, 120, 160." in note
+    assert "compared with it at 40, 80, 120, 160, 280, 520, 1040." in note
     for size in (1, 7, 40, 41, 79, 80, 120, 121, 400):
         x = torch.rand(2, size)
         torch.testing.assert_close(model(x), Chunks()(x), rtol=1e-4, atol=1e-4)
@@ -264,7 +264,7 @@ def test_chunks_of_a_length_with_and_without_a_rest_are_one_program() -> None:
 
 def test_chunks_that_are_something_else_without_a_rest_are_refused() -> None:
     message = failure(Chunks(1.0), torch.rand(3, 100), shapes=({0: "rows", 1: "length"},))
-    assert "something else where length is 200" in message
+    assert "something else where length is 1040" in message
 
 
 class Whole(nn.Module):
@@ -276,7 +276,21 @@ class Whole(nn.Module):
 
 def test_a_branch_within_a_branch_is_seen() -> None:
     message = failure(Whole(), torch.rand(13), shapes=({0: "n"},))
-    assert "something else where n is 536" in message
+    assert "something else where n is 1024" in message
+
+
+class Sides(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3 if x.shape[0] < 7 else x * 2
+
+
+@pytest.mark.parametrize(("example", "other"), [(5, 7), (6, 9), (8, 6), (20, 1)])
+def test_a_program_is_of_the_side_that_the_example_is_on(example: int, other: int) -> None:
+    x = torch.rand(example, 2)
+    model = burnish.compile(Sides(), (x,), dynamic_shapes=({0: "n"},))
+    torch.testing.assert_close(model(x), Sides()(x))
+    with pytest.raises(ShapeMismatchError, match="It was exported for these"):
+        model(torch.rand(other, 2))
 
 
 class Centered(nn.Module):
